@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from .parser import JSON, READS, Grammar, PathUse, add_output, at_least
+from .parser import JSON, READS, Grammar, PathUse, add_cache, add_output, at_least
 
 
 def plan(p: Grammar) -> None:
     """`tune plan`."""
+    p.add_argument("--model", metavar="NAME", help="plan this model: gpt2, gpt2-medium, gpt2-tiny")
+    p.add_argument("--devices", type=at_least(1), metavar="N", help="of a model: devices; default 2")
+    p.add_argument("--batch", type=at_least(1), metavar="N", help="of a model: sequences of a step; default two a device")
+    p.add_argument("--threads", type=at_least(1), metavar="N", help="of a model: threads of a device; default 1")
+    add_cache(p)
     one = p.add_argument_group("one pipeline schedule")
     schedule = one.add_argument(
         "--schedule",

@@ -10,7 +10,13 @@ from ...ir.errors import UsageError
 def run(args: Namespace) -> int:
     """Do it; the exit code."""
     if args.schedule is not None:
+        if args.model is not None:
+            raise UsageError("--model and --schedule do not go together: a plan chooses its schedule")
         from .schedule_command import run as schedule
 
         return schedule(args)
-    raise UsageError("say --schedule NAME, with --stages and --microbatches")
+    if args.model is None:
+        raise UsageError("say --model NAME, with --devices; or --schedule NAME, with --stages and --microbatches")
+    from .model_command import run as model
+
+    return model(args)

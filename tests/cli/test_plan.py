@@ -27,6 +27,10 @@ def test_one_schedule_is_simulated_drawn_kept_and_read(tune: Tune, tmp_path: Pat
 @pytest.mark.parametrize(
     "words, says",
     [
+        ((), "say --model NAME"),
+        (("--model", "gpt9"), "there is no model 'gpt9'; there are gpt2"),
+        (("--model", "gpt2", "--schedule", "1f1b"), "do not go together"),
+        (("--model", "gpt2", "--devices", "2", "--memory", "lots"), "cannot read --memory"),
         (("--schedule", "zb-h9"), "there is no pipeline schedule 'zb-h9'"),
         (("--schedule", "zb-h1", "--stages", "2"), "zb-h1 needs --stages and --microbatches"),
         (("--schedule", "none.json"), "cannot read none.json"),
@@ -45,3 +49,14 @@ def test_one_schedule_is_simulated_drawn_kept_and_read(tune: Tune, tmp_path: Pat
 def test_bad_input_is_said(tune: Tune, words: tuple[str, ...], says: str) -> None:
     code, *said = tune("plan", *words)
     assert code == 2 and says in str(said), said
+
+
+@pytest.mark.slow
+def test_a_model_is_planned_and_the_plan_explained(tune: Tune, tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    code, *said = tune("plan", "--model", "gpt2-tiny", "--devices", "2", "--json", str(tmp_path / "p.json"))
+    assert code == 0 and "binds" in str(said) and "assumed: 13" in str(said) and "no batch is split to overlap" in str(said), said
+    found = json.loads((tmp_path / "p.json").read_text())
+    assert sum(found["parts_s"].values()) == pytest.approx(found["plan"]["step_s"]) and found["kernel_times"]["model"] > 0
+    code, *said = tune("plan", "--model", "gpt2-tiny", "--devices", "2", "--memory", "100KB")
+    assert code == 2 and "bytes is the least" in str(said), said

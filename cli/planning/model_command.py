@@ -1,0 +1,130 @@
+"""`tune plan --model`: the best plan over some devices, what it costs, and what else comes near."""
+
+from __future__ import annotations
+
+import json
+import math
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from ...ir.errors import UsageError
+from ..terminal.output import write
+from ..terminal.style import bytes_text, duration
+from .schedule_command import size
+
+if TYPE_CHECKING:
+    from ...placement.kernel_prices import KernelPrices
+    from ...placement.pipeline_costs import Link
+    from ...placement.planner import DevicePlan, Found, Model
+
+ADAM = 8.0
+"""Bytes of optimiser state for each element of a parameter."""
+
+
+def run(args: Namespace) -> int:
+    """Search, and say what was found and why."""
+    from ... import cache
+    from ...devices import get
+    from ...placement.kernel_prices import KernelPrices
+    from ...placement.planner import at_twice_the_bandwidth, plan
+
+    model = model_of(args.model)
+    devices, memory = args.devices or 2, math.inf if args.memory is None else size(args.memory, "--memory")
+    batch = args.batch or 2 * devices
+    link, measured = _link()
+    device = get("cpu")
+    with cache.open(args.cache) as store:
+        prices = KernelPrices(device, args.threads or 1, store)
+        found = plan(model, devices, batch, prices, link, memory)
+        faster = at_twice_the_bandwidth(model, found, prices, link, memory)
+    if args.json is not None:
+        write(args.json, json.dumps(_facts(found, faster, prices, measured), indent=1) + "\n")
+    if args.json != "-":
+        _print(found, faster, prices, measured)
+    return 0
+
+
+def model_of(name: str) -> Model:
+    """The model of a name. Raises UsageError."""
+    from ...placement.model_graphs import GPT2, transformer
+    from ...placement.planner import Model
+
+    if name not in GPT2:
+        raise UsageError(f"there is no model {name!r}; there are {', '.join(GPT2)}")
+    shape = GPT2[name]
+    return Model(
+        name, shape.layers, lambda layers, batch: transformer(shape, batch, layers, state=ADAM), 4.0 * shape.sequence * shape.hidden
+    )
+
+
+def _link() -> tuple[Link, bool]:
+    """(what is between devices, whether it was measured)."""
+    from ...placement.pipeline_costs import Link
+
+    return Link(13e-6, 1 / 3.4e9), False
+
+
+def _facts(found: Found, faster: Found, prices: KernelPrices, measured: bool) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "plan": _plan(found.best),
+        "parts_s": found.best.parts(),
+        "binding": found.best.binding,
+        "others": [_plan(p) for p in found.others],
+        "rejected": [list(r) for r in found.rejected],
+        "twice_the_bandwidth": _plan(faster.best),
+        "kernel_times": dict(prices.sources),
+        "links_measured": measured,
+        "overlap": "none",
+    }
+
+
+def _plan(p: DevicePlan) -> dict[str, Any]:
+    from ...placement.planner import layouts_of, placement_name
+
+    stages = [
+        {"layers": [s.layers.start, s.layers.stop], "placement": placement_name(s), "split": layouts_of(s), "optimal": s.plan.optimal}
+        for s in p.stages
+    ]
+    return {
+        "name": p.name,
+        "step_s": p.step,
+        "memory_bytes": p.memory,
+        "mesh": list(p.mesh),
+        "schedule": p.line.schedule.name,
+        "microbatches": p.microbatches,
+        "stages": stages,
+    }
+
+
+def _print(found: Found, faster: Found, prices: KernelPrices, measured: bool) -> None:
+    from ...placement.planner import layouts_of, placement_name
+
+    best = found.best
+    print(f"{best.model}, a batch of {best.batch}, {best.devices} device{'s' * (best.devices > 1)}: {best.name}")
+    print(f"a step      {duration(best.step)}; {bytes_text(int(best.memory))} on the fullest device; {best.binding} binds")
+    for name, seconds in sorted(best.parts().items(), key=lambda x: -x[1]):
+        print(f"  {seconds / best.step:6.1%}  {duration(seconds):>9}  {name}")
+    for k, stage in enumerate(best.stages):
+        layers = f"layers {stage.layers.start} to {stage.layers.stop - 1}"
+        print(f"stage {k}     {layers}: {placement_name(stage)}")
+    for name, split in layouts_of(best.stages[0]).items():
+        print(f"  {name:24} {split}")
+    for p in found.near:
+        print(f"within 5 %  {p.name}: {duration(p.step)}, {bytes_text(int(p.memory))}")
+    if found.others and not found.near:
+        p = found.others[0]
+        print(f"next best   {p.name}: {duration(p.step)}, {p.step / best.step:.2f}x, {bytes_text(int(p.memory))}")
+    for name, why in found.rejected:
+        print(f"not         {name}: {why}")
+    same = faster.best.name == best.name
+    print(f"on links of twice the bandwidth: {duration(faster.best.step)}" + (", the same plan" if same else f", {faster.best.name}"))
+    priced = ", ".join(f"{n} by {source}" for source, n in prices.sources.most_common())
+    print(
+        f"kernel times of {priced.replace('exact', 'the cache').replace('nearest', 'a neighbour in the cache').replace('model', 'the model')}"
+    )
+    print(
+        "links       "
+        + ("as measured (tune devices --links)" if measured else "assumed: 13 µs, 3.4 GB/s; tune devices --links measures them")
+    )
+    print("overlap     no batch is split to overlap computing and sending: that needs devices to measure it on")

@@ -1,0 +1,249 @@
+"""The best way to split every operation and array of a graph over one mesh, by an integer linear program (SciPy's HiGHS), as Alpa does
+(arXiv 2201.12023). Where parameters, gradients and optimiser state lie is a part of it: data parallel, ZeRO and FSDP are answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .collectives import Mesh
+from .errors import PlanError
+from .shard_graph import ShardArray, ShardGraph, ShardOp
+from .shardings import Collective, Layout, Price, Sharding, laid_out_anew, layouts, local_bytes, seconds, shardings
+
+LIMITED_GAP = 2e-3
+"""How near to the optimum a plan must be under a limit of memory, where the last per mille takes minutes."""
+NEEDS_SCIPY = "plans need SciPy and mpi4py: pip install 'tilewright[plans]'"
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """`ops` and `arrays`: how each operation is split, and each input and parameter stored. `compute` and `communication`: seconds of one pass of
+    everything, and `phases` the same by phase: forward, input, weight, and update with all that is done once a step. `memory`: bytes on a device:
+    parameters, optimiser state, gradients and what is kept. `optimal`: proven,
+    or within `LIMITED_GAP` under a limit of memory."""
+
+    graph: ShardGraph
+    mesh: Mesh
+    ops: Mapping[str, Sharding]
+    arrays: Mapping[str, Layout]
+    collectives: tuple[Collective, ...]
+    compute: float
+    communication: float
+    memory: float
+    optimal: bool
+    phases: Mapping[str, tuple[float, float]]
+
+    @property
+    def step(self) -> float:
+        return self.compute + self.communication
+
+    def sent(self) -> float:
+        """Bytes that a device sends in a step."""
+        return sum(self.mesh[c.axis].sent(c.kind, c.nbytes) for c in self.collectives)
+
+
+@dataclass
+class _Choice:
+    """A node of the program: an operation's shardings, or an array's layouts. `at`: its first variable."""
+
+    name: str
+    options: Sequence[Any]
+    cost: list[float]
+    memory: list[float]
+    at: int = 0
+    op: ShardOp | None = None
+
+    def layout(self, k: int) -> Layout:
+        option = self.options[k]
+        found: Layout = option.writes if isinstance(option, Sharding) else option
+        return found
+
+
+@dataclass
+class _Program:
+    costs: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)
+    rows: list[tuple[dict[int, float], float]] = field(default_factory=list)
+    """Equations: coefficients by variable, and what their sum is."""
+    whole: int = 0
+
+
+def search_shardings(
+    graph: ShardGraph,
+    mesh: Mesh,
+    price: Price | None = None,
+    memory: float = math.inf,
+    time_limit: float = 30.0,
+    fixed: Callable[[ShardArray], Layout | None] | None = None,
+    as_alpa: bool = False,
+    microbatches: int = 1,
+    in_flight: int = 1,
+) -> ShardPlan:
+    """The cheapest plan of a graph on a mesh. `price`: seconds of an operation at its local extents; None counts communication only, and never
+    lets devices do the same work. `memory`: bytes of a device. `fixed`: layouts of arrays that are decided. `as_alpa`: of the ways
+    to split an operation only those that Alpa takes by default. `microbatches`: how often a step does all but
+    add up gradients and update parameters; `in_flight`: of how many the activations are kept at once. Raises PlanError where nothing fits,
+    with the least memory that would."""
+    try:
+        import numpy as np
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import csr_array
+    except ImportError:
+        raise PlanError(NEEDS_SCIPY) from None
+    choices, edges = _choices(graph, mesh, price, fixed, as_alpa, (microbatches, in_flight)), _edges(graph)
+    program = _program(graph, mesh, choices, edges, microbatches)
+    n = len(program.costs)
+    data = [(r, c, x) for r, (row, _) in enumerate(program.rows) for c, x in row.items()]
+    matrix = csr_array(([x for _, _, x in data], ([r for r, _, _ in data], [c for _, c, _ in data])), shape=(len(program.rows), n))
+    right = np.array([b for _, b in program.rows])
+    whole = np.array([1] * program.whole + [0] * (n - program.whole))
+    weights = np.array(program.memory)
+    limits = [LinearConstraint(matrix, right, right)]
+    scale = max(max(program.costs), 1e-30)
+
+    def solved(costs: Any, extra: list[Any]) -> Any:
+        options = {"time_limit": time_limit, "mip_rel_gap": 1e-6 if math.isinf(memory) else LIMITED_GAP}
+        return milp(costs, constraints=[*limits, *extra], integrality=whole, bounds=Bounds(0, 1), options=options)
+
+    extra = [] if math.isinf(memory) else [LinearConstraint(weights / memory, -np.inf, 1.0 + 1e-9)]
+    found = solved(np.array(program.costs) / scale, extra)
+    if found.x is None:
+        least = solved(weights / max(weights.max(), 1e-30), [])
+        if found.status == 2 and least.x is not None:
+            raise PlanError(
+                f"no plan fits into {memory:.4g} bytes a device: {float(weights @ least.x):.4g} bytes is the least, on {_named(mesh)}"
+            )
+        raise PlanError(f"no plan was found in {time_limit:g} s: {found.message}")
+    chosen = {c.name: int(np.argmax(found.x[c.at : c.at + len(c.options)])) for c in choices.values()}
+    return _plan(graph, mesh, choices, edges, chosen, price, found.status == 0)
+
+
+def _named(mesh: Mesh) -> str:
+    return " x ".join(str(axis.n) for axis in mesh) + " devices"
+
+
+def _choices(
+    graph: ShardGraph,
+    mesh: Mesh,
+    price: Price | None,
+    fixed: Callable[[ShardArray], Layout | None] | None,
+    as_alpa: bool,
+    times: tuple[int, int],
+) -> dict[str, _Choice]:
+    found = {}
+    for array in graph.arrays.values():
+        if array.role in ("input", "parameter"):
+            decided = fixed(array) if fixed is not None else None
+            options = layouts(array.shape, mesh) if decided is None else [decided]
+            held = [local_bytes(array.nbytes, x, mesh) for x in options]
+            found[array.name] = _Choice(
+                array.name, options, [0.0] * len(options), held if array.role == "parameter" else [0.0] * len(options)
+            )
+    for op in graph.ops:
+        out = graph.arrays[op.writes[0]]
+        ways: list[Sharding] = list(shardings(op, out, mesh, as_alpa))
+        if price is None and op.flops and not op.whole:  # products: what is left is small beside them
+            least = min(math.prod(w.local.values()) for w in ways)
+            ways = [w for w in ways if math.prod(w.local.values()) == least]
+        phase = graph.phase(op)
+        often, added = (1 if phase == "update" else times[0]), (1 if phase in ("update", "weight") else times[0])
+        costs = [added * seconds(w.collectives, mesh) + (often * price(op, w.local) if price is not None else 0.0) for w in ways]
+        kept = (1 if out.role == "gradient" else times[1]) if out.kept else 0
+        held = [kept * w.made + local_bytes(op.state, w.writes, mesh) for w in ways]
+        found[f"op {op.name}"] = _Choice(f"op {op.name}", ways, costs, held, op=op)
+    return found
+
+
+def _edges(graph: ShardGraph) -> list[tuple[str, str, int, str]]:
+    """(who makes an array, who reads it, which of its reads, the array); an update's result goes back to its parameter (-1)."""
+    made, found = graph.made_by(), []
+    for op in graph.ops:
+        for k, (name, _) in enumerate(op.reads):
+            maker = made.get(name)
+            found.append((name if maker is None else f"op {maker.name}", f"op {op.name}", k, name))
+    found += [(f"op {op.name}", op.writes[0], -1, op.writes[0]) for op in graph.updates()]
+    return found
+
+
+def _moved(graph: ShardGraph, mesh: Mesh, a: _Choice, i: int, b: _Choice, j: int, k: int, name: str) -> list[Collective]:
+    target = b.layout(j) if k < 0 else b.options[j].reads[k]
+    return laid_out_anew(graph.arrays[name], a.layout(i), target, mesh)
+
+
+def _program(
+    graph: ShardGraph, mesh: Mesh, choices: Mapping[str, _Choice], edges: Sequence[tuple[str, str, int, str]], microbatches: int
+) -> _Program:
+    """One option of each choice; and for each edge how much of each pair of options, of which the sums are what was chosen at its ends."""
+    p = _Program()
+    for c in choices.values():
+        c.at = len(p.costs)
+        p.costs += c.cost
+        p.memory += c.memory
+        p.rows.append((dict.fromkeys(range(c.at, c.at + len(c.options)), 1.0), 1.0))
+    p.whole = len(p.costs)
+    for source, target, k, name in edges:
+        a, b = choices[source], choices[target]
+        price: dict[tuple[Layout, Layout], float] = {}
+        often = 1 if _once(graph, b, k) else microbatches
+        groups: dict[Layout, list[int]] = {}
+        for i in range(len(a.options)):
+            groups.setdefault(a.layout(i), []).append(i)
+        ends: dict[Layout, list[int]] = {}
+        for j in range(len(b.options)):
+            ends.setdefault(b.layout(j) if k < 0 else b.options[j].reads[k], []).append(j)
+        for s in groups:
+            for t in ends:
+                price[s, t] = often * seconds(laid_out_anew(graph.arrays[name], s, t, mesh), mesh)
+        first, pairs = len(p.costs), list(price)
+        p.costs += price.values()
+        p.memory += [0.0] * len(pairs)
+        for s, members in groups.items():
+            row = {first + n: 1.0 for n, (x, _) in enumerate(pairs) if x == s}
+            p.rows.append((row | {a.at + i: -1.0 for i in members}, 0.0))
+        for t, members in ends.items():
+            row = {first + n: 1.0 for n, (_, x) in enumerate(pairs) if x == t}
+            p.rows.append((row | {b.at + j: -1.0 for j in members}, 0.0))
+    return p
+
+
+def _once(graph: ShardGraph, reader: _Choice, k: int) -> bool:
+    """Whether an edge is walked once a step: it belongs to an update."""
+    return k < 0 or (reader.op is not None and graph.phase(reader.op) == "update")
+
+
+def _plan(
+    graph: ShardGraph,
+    mesh: Mesh,
+    choices: Mapping[str, _Choice],
+    edges: Sequence[tuple[str, str, int, str]],
+    chosen: Mapping[str, int],
+    price: Price | None,
+    optimal: bool,
+) -> ShardPlan:
+    collectives: list[Collective] = []
+    ops: dict[str, Sharding] = {}
+    memory = 0.0
+    phases = {name: [0.0, 0.0] for name in ("forward", "input", "weight", "update")}
+
+    def sent(found: Sequence[Collective], phase: str) -> None:
+        collectives.extend(found)
+        phases[phase][1] += seconds(found, mesh)
+
+    for name, c in choices.items():
+        option = c.options[chosen[name]]
+        memory += c.memory[chosen[name]]
+        if c.op is not None:
+            ops[c.op.name], phase = option, graph.phase(c.op)
+            phases[phase][0] += price(c.op, option.local) if price is not None else 0.0
+            sent(option.collectives, "update" if phase == "weight" else phase)
+    for source, target, k, name in edges:
+        a, b = choices[source], choices[target]
+        phase = "update" if b.op is None else graph.phase(b.op)
+        sent(_moved(graph, mesh, a, chosen[source], b, chosen[target], k, name), phase)
+    arrays = {name: c.layout(chosen[name]) for name, c in choices.items() if c.op is None}
+    compute, communication = (sum(phase[k] for phase in phases.values()) for k in (0, 1))
+    shown = {name: (a, b) for name, (a, b) in phases.items()}
+    return ShardPlan(graph, mesh, ops, arrays, tuple(collectives), compute, communication, memory, optimal, shown)

@@ -1,0 +1,109 @@
+"""How an operation can be split over a mesh, and what it costs to lay an array out anew."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from .collectives import Mesh
+from .shard_graph import Dims, ShardArray, ShardOp
+
+Layout = tuple[int, ...]
+"""For each axis of a mesh the dimension of the array that is split over it; -1: every device there has all."""
+Price = Callable[[ShardOp, dict[str, int]], float]
+"""Seconds of an operation, when its axes have these extents."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """`why`: the operation or array. `axis`: of the mesh. `nbytes` as `MeshAxis.seconds` takes them."""
+
+    kind: str
+    axis: int
+    nbytes: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """A way to run an operation, or to store an array. `split`: for each axis of the mesh the operation's axis that is split over it, '' for none.
+    `reads`: the layouts that it needs, `writes` the one that it makes, after its `collectives`. `local`: extents on a device. `made`: bytes
+    that its output takes on a device."""
+
+    split: tuple[str, ...]
+    reads: tuple[Layout, ...]
+    writes: Layout
+    collectives: tuple[Collective, ...]
+    local: dict[str, int]
+    made: float = 0.0
+
+
+def local_bytes(nbytes: float, layout: Layout, mesh: Mesh) -> float:
+    """Of an array's bytes, those on a device."""
+    return nbytes / prod(axis.n for axis, dim in zip(mesh, layout) if dim >= 0)
+
+
+def fits(layout: Layout, shape: Sequence[int], mesh: Mesh) -> bool:
+    """Whether every split dimension has equal pieces."""
+    return all(size % prod(axis.n for axis, at in zip(mesh, layout) if at == d) == 0 for d, size in enumerate(shape))
+
+
+def layouts(shape: Sequence[int], mesh: Mesh) -> list[Layout]:
+    """Every layout of an array."""
+    found = itertools.product(range(-1, len(shape)), repeat=len(mesh))
+    return [x for x in found if fits(x, shape, mesh) and not _pointless(x, mesh)]
+
+
+def _pointless(split: Sequence[int | str], mesh: Mesh) -> bool:
+    """Something is split over one device."""
+    return any(axis.n == 1 and at not in (-1, "") for axis, at in zip(mesh, split))
+
+
+def _where(dims: Dims, split: Sequence[str]) -> Layout:
+    return tuple(dims.index(axis) if axis and axis in dims else -1 for axis in split)
+
+
+def shardings(op: ShardOp, out: ShardArray, mesh: Mesh, as_alpa: bool = False) -> Iterator[Sharding]:
+    """Every way to split an operation: each axis of the mesh splits one of its axes, or none. What is a part of a sum then is added up, into
+    every device (all-reduce) or a piece into each (reduce-scatter). `as_alpa`: only what Alpa takes by default: no reduce-scatter, and no axis
+    that is split over two axes of the mesh."""
+    free = [name for name in op.axes if name not in op.whole]
+    for split in itertools.product(("", *free), repeat=len(mesh)):
+        if _pointless(split, mesh) or (as_alpa and len({*split} - {""}) < sum(map(bool, split))):
+            continue
+        pieces = {name: prod(axis.n for axis, at in zip(mesh, split) if at == name) for name in op.axes}
+        if any(op.axes[name] % n for name, n in pieces.items()):
+            continue
+        local = {name: extent // pieces[name] for name, extent in op.axes.items()}
+        reads = tuple(_where(dims, split) for _, dims in op.reads)
+        partial = [m for m, at in enumerate(split) if at and at in op.summed]
+        plain = _where(op.writes[1], split)
+        for to in itertools.product(range(-1, 0 if as_alpa else len(out.shape)), repeat=len(partial)):
+            writes, collectives = plain, []
+            for m, dim in zip(partial, to):
+                nbytes = local_bytes(out.nbytes, writes, mesh)
+                writes = (*writes[:m], dim, *writes[m + 1 :])
+                collectives.append(Collective("all-reduce" if dim < 0 else "reduce-scatter", m, nbytes, op.name))
+            if fits(writes, out.shape, mesh):
+                yield Sharding(split, reads, writes, tuple(collectives), local, local_bytes(out.nbytes, writes, mesh))
+
+
+def laid_out_anew(array: ShardArray, source: Layout, target: Layout, mesh: Mesh) -> list[Collective]:
+    """The collectives from one layout to another. A piece of what every device has costs nothing."""
+    found, now = [], source
+    for m, (a, b) in enumerate(zip(source, target)):
+        if a >= 0 and b != a:
+            if b < 0:
+                now = (*now[:m], -1, *now[m + 1 :])
+                found.append(Collective("all-gather", m, local_bytes(array.nbytes, now, mesh), array.name))
+            else:
+                found.append(Collective("all-to-all", m, local_bytes(array.nbytes, now, mesh), array.name))
+                now = (*now[:m], b, *now[m + 1 :])
+    return found
+
+
+def seconds(collectives: Sequence[Collective], mesh: Mesh) -> float:
+    """Of all of them, one after the other."""
+    return sum(mesh[c.axis].seconds(c.kind, c.nbytes) for c in collectives)
