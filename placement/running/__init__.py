@@ -1,0 +1,1 @@
+"""Plans carried out by processes of this machine, and compared with one process."""

@@ -1,0 +1,135 @@
+"""Starts the ranks of runs, watches them, and reads what they found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..errors import PlanError
+from .run_spec import RunSpec
+
+NEEDS_MPI = "runs need mpi4py and an MPI: pip install 'tilewright[plans]'"
+DEADLINE_S = 120.0
+POLL_S = 0.05
+GRACE_S = 3.0
+"""How long mpiexec may take to end the others when a rank has died."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run's `wrong` arrays (none: equal to one process, bit by bit or within the bound), `seconds` of its last step (the slowest rank's), and
+    `op_seconds`: of each kind of operation on each rank, in all steps, without waiting for others."""
+
+    spec: RunSpec
+    wrong: tuple[str, ...]
+    seconds: float
+    op_seconds: tuple[dict[str, float], ...]
+
+
+def check_mpi() -> str:
+    """The path of mpiexec. Raises PlanError where mpi4py or an MPI is missing."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if find_spec("mpi4py") is None or found is None:
+        raise PlanError(NEEDS_MPI)
+    return found
+
+
+def run(specs: Sequence[RunSpec], deadline: float = DEADLINE_S, kill: tuple[int, int] | None = None) -> list[Ran]:
+    """Carry out runs of equally many ranks, one after the other, in one set of processes. `deadline`: seconds for all. `kill`: for tests, (run,
+    rank) that is killed in the middle. Raises PlanError where a rank dies, fails or hangs, with its operation."""
+    mpiexec = check_mpi()
+    if len({s.ranks for s in specs}) != 1:
+        raise PlanError("runs in one set of processes have equally many ranks")
+    ranks = specs[0].ranks
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "specs.json").write_text(json.dumps({"specs": [s.to_json() for s in specs], "kill": kill}))
+        command = [mpiexec, "-n", str(ranks), sys.executable, "-m", f"{__package__}.rank", str(folder)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_environment(), start_new_session=True
+        )
+        try:
+            said, dead = _watched(process, folder, ranks, deadline)
+        finally:
+            _end(process)
+        if process.returncode or dead is not None:
+            raise PlanError(_why(folder, ranks, said, dead, process.returncode))
+        results: list[list[dict[str, Any]]] = json.loads((folder / "results.json").read_text())
+    return [
+        Ran(s, tuple(w for r in found for w in r["wrong"]), max(r["seconds"] for r in found), tuple(r["op_seconds"] for r in found))
+        for s, found in zip(specs, results)
+    ]
+
+
+def _environment() -> dict[str, str]:
+    """Each rank has one thread: ranks share the cores."""
+    root = str(Path(__file__).resolve().parents[3])
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join([p for p in sys.path if p] or [root])}
+
+
+def _watched(process: subprocess.Popen[str], folder: Path, ranks: int, deadline: float) -> tuple[str, int | None]:
+    """(what the processes printed, a rank that hangs or died first)."""
+    end, dying = time.monotonic() + deadline, False
+    while True:
+        try:
+            said, _ = process.communicate(timeout=POLL_S)
+        except subprocess.TimeoutExpired:
+            if not dying and _first_killed(folder, ranks) is not None:
+                dying, end = True, min(end, time.monotonic() + GRACE_S)
+            if time.monotonic() > end:
+                _end(process)
+                return process.communicate()[0], _first_killed(folder, ranks) if dying else -1
+            continue
+        return said, _first_killed(folder, ranks)
+
+
+def _whereabouts(folder: Path, rank: int) -> tuple[int, str]:
+    try:
+        pid, _, what = (folder / f"at.{rank}").read_text().strip("\0 ").partition(" ")
+    except OSError:
+        return 0, "was not started"
+    return (int(pid), what) if pid.isdigit() else (0, "begins")
+
+
+def _first_killed(folder: Path, ranks: int) -> int | None:
+    """The rank that was killed first, as the ranks' parents noted; None where none was."""
+    killed = {int(p.suffix[1:]): p.read_text() for p in folder.glob("killed.*")}
+    when = {r: int(killed[pid]) for r in range(ranks) if killed.get(pid := _whereabouts(folder, r)[0])}
+    return min(when, key=lambda r: when[r]) if when else None
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End mpiexec and all that it started."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        try:
+            os.killpg(process.pid, sign)
+            process.wait(5)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+def _why(folder: Path, ranks: int, said: str, dead: int | None, code: int | None) -> str:
+    places = {rank: _whereabouts(folder, rank)[1] for rank in range(ranks)}
+    failed = [r for r, what in places.items() if what.startswith("failed")]
+    if failed:
+        return f"rank {failed[0]} {places[failed[0]]}"
+    if dead is not None and dead >= 0:
+        return f"rank {dead} died in: {places[dead]}"
+    if dead == -1:
+        return "the run took too long; " + ", ".join(f"rank {r}: {what}" for r, what in places.items())
+    return f"mpiexec ended with {code}: {said.strip()[-400:]}"

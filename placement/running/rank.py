@@ -1,0 +1,334 @@
+"""One rank of a run: `python -m tilewright.placement.running.rank FOLDER`, started by mpiexec. FOLDER/specs.json says what to run; each rank
+writes where it is into FOLDER/at.RANK, and rank 0 the results into FOLDER/results.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...measure.processes.process import die_with_parent
+from ..pipeline_schedule import StageOp
+from . import twin_model as twin
+from .run_spec import RunSpec
+
+WIDTH = 160
+KIND = {"F": 0, "B": 1}
+
+
+class Whereabouts:
+    """The file in which a rank says what it is doing: whoever started it reads that when it dies."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self._fd = os.open(folder / f"at.{rank}", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        self._pid = os.getpid()
+
+    def say(self, what: str) -> None:
+        os.pwrite(self._fd, f"{self._pid} {what}"[:WIDTH].ljust(WIDTH).encode(), 0)
+
+
+class Part:
+    """A part of the model on this rank: its layers' weights, of which it has a piece (tensor), and with ZeRO pieces of that."""
+
+    def __init__(self, spec: RunSpec, number: int, tensor: int, group: Any) -> None:
+        self.spec, self.group = spec, group
+        self.n, self.me = group.Get_size(), group.Get_rank()
+        width = spec.inner // spec.tensor
+        mine = slice(tensor * width, (tensor + 1) * width)
+        pairs = [twin.weights(spec, k) for k in spec.layers_of(number)]
+        self.shapes = [shape for _ in pairs for shape in ((spec.hidden, width), (width, spec.hidden))]
+        flat = np.concatenate([w.ravel() for a, b in pairs for w in (a[:, mine], b[mine])])
+        self.size = flat.size
+        self.flat = np.concatenate([flat, np.zeros(-flat.size % self.n, flat.dtype)])
+        """All weights of the part; with ZeRO-3 only while they are gathered."""
+        self.piece = slice(self.me * (self.flat.size // self.n), (self.me + 1) * (self.flat.size // self.n))
+        self.own = self.flat[self.piece].copy()
+        self.momentum = np.zeros_like(self.own if spec.zero else self.flat)
+        self.gradient = np.zeros_like(self.flat)
+        self.saved: dict[int, list[twin.Saved]] = {}
+        if spec.zero == 3:
+            self.stale, self.flat = self.flat, self.flat[:0]
+
+    def gathered(self) -> np.ndarray[Any, Any]:
+        """The whole weights, from all ranks' pieces."""
+        whole = np.empty(self.own.size * self.n, self.own.dtype)
+        self.group.Allgather(self.own, whole)
+        return whole
+
+    def pairs(self) -> list[tuple[Any, Any]]:
+        """(A, B) of each layer, as they are now."""
+        flat = self.flat
+        if self.spec.zero == 3:
+            flat = self.gathered()
+            if self.spec.fault == "stale-gather":
+                flat = self.stale
+        return self.split(flat)
+
+    def split(self, flat: Any) -> list[tuple[Any, Any]]:
+        at, found = 0, []
+        for shape in self.shapes:
+            n = shape[0] * shape[1]
+            found.append(flat[at : at + n].reshape(shape))
+            at += n
+        return list(zip(found[::2], found[1::2]))
+
+    def add(self, gradients: Sequence[Any]) -> None:
+        flat = np.concatenate([g.ravel() for g in gradients])
+        self.gradient[: self.size] += flat
+
+    def update(self, add_up: bool) -> None:
+        """Add up the gradients of all ranks that have this part, and do a step. ZeRO decides who has which piece of what."""
+        spec, total = self.spec, self.gradient
+        if spec.zero < 2:
+            if add_up:
+                total = np.empty_like(self.gradient)
+                self.group.Allreduce(self.gradient, total)
+            total = total[self.piece] if spec.zero else total
+        else:
+            total = np.empty_like(self.own)
+            if add_up:
+                self.group.Reduce_scatter_block(self.gradient, total)
+            else:
+                total = self.gradient[self.piece]
+        if spec.zero == 0:
+            self.flat, self.momentum = twin.stepped(spec, self.flat, self.momentum, total)
+            self.own = self.flat[self.piece]
+        else:
+            self.own, self.momentum = twin.stepped(spec, self.own, self.momentum, total)
+            if spec.zero < 3 and spec.fault != "stale-gather":
+                self.flat = self.gathered()
+        self.gradient = np.zeros_like(self.gradient)
+
+    def whole(self) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+        """(weights, momenta) of all layers, for the comparison."""
+        momentum = self.momentum
+        if self.spec.zero:
+            momentum = np.empty(self.own.size * self.n, self.own.dtype)
+            self.group.Allgather(self.momentum, momentum)
+        return self.split(self.gathered() if self.spec.zero == 3 else self.flat), self.split(momentum)
+
+
+class RankRun:
+    """One run on this rank."""
+
+    def __init__(self, world: Any, spec: RunSpec, at: Whereabouts) -> None:
+        self.world, self.spec, self.at = world, spec, at
+        self.schedule = spec.pipeline()
+        self.stage, self.tensor, self.data = spec.place(world.Get_rank())
+        self.across = world.Split(self.stage * spec.data + self.data, self.tensor)
+        """Ranks that have the other columns of the same layers."""
+        self.groups = [self.across]
+        self.parts: dict[int, Part] = {}
+        holders: dict[int, list[int]] = {}
+        for (stage, chunk), (_, part) in self.schedule.part_at.items():
+            holders.setdefault(part, []).append(stage)
+            if stage == self.stage:
+                self.parts[chunk] = None  # type: ignore[assignment]
+        for part in sorted(holders):
+            mine = self.stage in holders[part]
+            group = world.Split(self.tensor if mine else self.spec.tensor, world.Get_rank())
+            self.groups.append(group)
+            if mine:
+                chunk = next(c for (s, c), (_, k) in self.schedule.part_at.items() if s == self.stage and k == part)
+                self.parts[chunk] = Part(spec, part, self.tensor, group)
+        self.sending: list[tuple[Any, Any]] = []
+        self.inbox: dict[tuple[str, int, int], Any] = {}
+        """Results that stay on this stage."""
+        self.seconds: dict[str, float] = {}
+
+    def run(self) -> dict[str, Any]:
+        """All steps; what differs from one process, and how long the last step took."""
+        took = 0.0
+        with np.errstate(over="ignore"):
+            for step in range(self.spec.steps):
+                self.at.say("waits for the others before the step")
+                self.world.Barrier()
+                began = time.perf_counter()
+                self._step(step)
+                took = time.perf_counter() - began
+        self.at.say("compares")
+        wrong = self._compared()
+        for group in self.groups:
+            group.Free()
+        return {"rank": self.world.Get_rank(), "seconds": took, "wrong": wrong, "op_seconds": self.seconds}
+
+    def _step(self, step: int) -> None:
+        for block in self.schedule.orders[self.stage]:
+            for op in block:
+                self.at.say(f"{op} of step {step} on stage {self.stage}")
+                began = time.perf_counter()
+                waited = {"F": self._forward, "B": self._backward, "BW": self._backward, "W": self._weight}[op.kind](op, step)
+                self.seconds[op.kind] = self.seconds.get(op.kind, 0.0) + time.perf_counter() - began - waited
+                if op.kind == "BW":
+                    self._weight(op, step)
+        self.at.say(f"waits for its sends of step {step}")
+        for request, _ in self.sending:
+            request.Wait()
+        self.sending.clear()
+        for chunk, part in sorted(self.parts.items(), key=lambda x: self.schedule.part_at[self.stage, x[0]][1]):
+            self.at.say(f"update of step {step}, chunk {chunk} on stage {self.stage}")
+            part.update(self.spec.fault != "missing-all-reduce" or self.spec.tensor > 1)
+
+    def _neighbour(self, op: StageOp, ahead: int) -> tuple[int, int] | None:
+        """(stage, chunk) of the part before or after."""
+        route, part = self.schedule.part_at[self.stage, op.chunk]
+        places = self.schedule.routes[route]
+        return places[part + ahead] if 0 <= part + ahead < len(places) else None
+
+    def _tag(self, kind: str, op: StageOp, part: int) -> int:
+        return (op.microbatch * self.schedule.parts + part) * 2 + KIND[kind]
+
+    def _send(self, kind: str, op: StageOp, value: Any) -> None:
+        to, part = self._neighbour(op, 1 if kind == "F" else -1), self.schedule.part_at[self.stage, op.chunk][1]
+        if to is None:
+            return
+        if self.spec.fault == "swapped-chunk" and kind == "F" and op.microbatch == 0:
+            value = value.ravel()[::-1].reshape(value.shape)
+        value = np.ascontiguousarray(value)
+        if to[0] == self.stage:
+            self.inbox[kind, op.microbatch, to[1]] = value
+            return
+        request = self.world.Isend(value, self.spec.rank(to[0], self.tensor, self.data), self._tag(kind, op, part))
+        self.sending.append((request, value))
+
+    def _receive(self, kind: str, op: StageOp) -> tuple[Any, float]:
+        """(what came, seconds that it took to come)."""
+        source = self._neighbour(op, -1 if kind == "F" else 1)
+        assert source is not None
+        if source[0] == self.stage:
+            return self.inbox.pop((kind, op.microbatch, op.chunk)), 0.0
+        part = self.schedule.part_at[self.stage, op.chunk][1]
+        value = np.empty((self.spec.batch, self.spec.hidden), self.spec.dtype)
+        self.at.say(f"{op} on stage {self.stage} waits for stage {source[0]}")
+        began = time.perf_counter()
+        self.world.Recv(value, self.spec.rank(source[0], self.tensor, self.data), self._tag(kind, op, part + (-1 if kind == "F" else 1)))
+        return value, time.perf_counter() - began
+
+    def _added(self, value: Any) -> Any:
+        """A sum over the tensor-parallel ranks."""
+        if self.spec.tensor == 1 or (self.spec.fault == "missing-all-reduce" and self.spec.tensor > 1):
+            return value
+        total = np.empty_like(value)
+        self.across.Allreduce(np.ascontiguousarray(value), total)
+        return total
+
+    def _forward(self, op: StageOp, step: int) -> float:
+        part, waited = self.parts[op.chunk], 0.0
+        if self._neighbour(op, -1) is None:
+            x = twin.data(self.spec, step, op.microbatch, self.data)[0]
+        else:
+            x, waited = self._receive("F", op)
+        kept = part.saved[op.microbatch] = []
+        for a, b in part.pairs():
+            x, saved = twin.forward(x, a, b)
+            x = self._added(x)
+            kept.append(saved)
+        if self._neighbour(op, 1) is None:
+            self.inbox["B", op.microbatch, op.chunk] = x - twin.data(self.spec, step, op.microbatch, self.data)[1]
+        self._send("F", op, x)
+        return waited
+
+    def _backward(self, op: StageOp, step: int) -> float:
+        part, waited = self.parts[op.chunk], 0.0
+        if self._neighbour(op, 1) is None:
+            dy = self.inbox.pop(("B", op.microbatch, op.chunk))
+        else:
+            dy, waited = self._receive("B", op)
+        for (a, b), saved in zip(reversed(part.pairs()), reversed(part.saved[op.microbatch])):
+            dy = self._added(twin.input_gradient(dy, a, b, saved))
+        self._send("B", op, dy)
+        return waited
+
+    def _weight(self, op: StageOp, step: int) -> float:
+        part = self.parts[op.chunk]
+        part.add([g for saved in part.saved.pop(op.microbatch) for g in twin.weight_gradient(saved)])
+        return 0.0
+
+    def _compared(self) -> list[str]:
+        wanted, width = twin.reference(self.spec), self.spec.inner // self.spec.tensor
+        mine, wrong = slice(self.tensor * width, (self.tensor + 1) * width), []
+        for chunk, part in sorted(self.parts.items(), key=lambda x: self.schedule.part_at[self.stage, x[0]][1]):
+            layers = self.spec.layers_of(self.schedule.part_at[self.stage, chunk][1])
+            got_weights, got_momenta = part.whole()
+            for layer, got, moments in zip(layers, got_weights, got_momenta):
+                a, b, ma, mb = wanted[layer]
+                checks = (
+                    ("A", got[0], a[:, mine]),
+                    ("B", got[1], b[mine]),
+                    ("momentum of A", moments[0], ma[:, mine]),
+                    ("momentum of B", moments[1], mb[mine]),
+                )
+                for name, value, want in checks:
+                    why = twin.differs(self.spec, value, want)
+                    if why:
+                        wrong.append(f"{name} of layer {layer} on stage {self.stage}: {why}")
+        return wrong
+
+
+def main(folder: Path) -> int:
+    """Run what the folder asks for in a child, and note if it is killed: whoever started the ranks ends all of them when one is gone, and its own
+    account of which was first is not to be relied on."""
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        die_with_parent(parent)
+        os._exit(_ran(folder))
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        (folder / f"killed.{child}").write_text(str(time.monotonic_ns()))
+    return abs(code)
+
+
+def _ran(folder: Path) -> int:
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    at = Whereabouts(folder, world.Get_rank())
+    try:
+        at.say("begins")
+        asked = json.loads((folder / "specs.json").read_text())
+        results = []
+        for n, spec in enumerate(asked["specs"]):
+            made = RankRun(world, RunSpec(**spec), at)
+            if asked.get("kill") == [n, world.Get_rank()]:
+                _die_in_the_middle(made)
+            mine = made.run()
+            at.say("gathers results")
+            all_of_them = world.gather(mine)
+            results.append(all_of_them)
+        if world.Get_rank() == 0:
+            (folder / "results.json").write_text(json.dumps(results))
+        at.say("done")
+        MPI.Finalize()
+        return 0
+    except Exception as e:
+        at.say(f"failed: {type(e).__name__}: {e}")
+        traceback.print_exc()
+        world.Abort(1)
+        return 1
+
+
+def _die_in_the_middle(run: RankRun) -> None:
+    """For tests: this rank is killed at the first backward pass of the second step."""
+    import signal
+
+    backward = run._backward
+
+    def fatal(op: StageOp, step: int) -> float:
+        if step == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return backward(op, step)
+
+    run._backward = fatal  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
