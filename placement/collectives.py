@@ -12,8 +12,9 @@ KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send")
 
 @dataclass(frozen=True)
 class MeshAxis:
-    """`n` devices in a row: a collective of b bytes takes `alpha` seconds, and `beta` seconds for each byte that a device sends. `extra`: seconds
-    more of an all-reduce, an all-gather and a reduce-scatter (Alpa has .01, .1 and .001 in its units)."""
+    """`n` devices in a row: a collective of b bytes takes `alpha` seconds, and `beta` seconds for each byte that a
+    device sends. `extra`: seconds more of an all-reduce, an all-gather and a reduce-scatter (Alpa has .01, .1 and .001
+    in its units)."""
 
     n: int
     alpha: float = 0.0
@@ -27,7 +28,8 @@ class MeshAxis:
             raise PlanError("a link's seconds, and its seconds a byte, must be finite, and not negative")
 
     def sent(self, kind: str, nbytes: float) -> float:
-        """Bytes that each device sends. `nbytes`: of the whole array (for all-to-all, of the part that a device has; for send, of the message)."""
+        """Bytes that each device sends. `nbytes`: of the whole array (for all-to-all, of the part that a device has;
+        for send, of the message)."""
         share = (self.n - 1) / self.n
         return {"all-reduce": 2 * share, "all-gather": share, "reduce-scatter": share, "all-to-all": share, "send": 1.0}[kind] * nbytes
 

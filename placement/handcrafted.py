@@ -1,7 +1,7 @@
 """The pipeline schedules of the literature, generated for any number of stages and microbatches.
 
-GPipe (arXiv 1811.06965), 1F1B (PipeDream-Flush, 2006.09503), interleaved (Megatron-LM, 2104.04473), ZB-H1 and ZB-H2 (Zero Bubble, 2401.10241),
-ZB-V (2405.15362), DualPipe (DeepSeek's README and paper, 2412.19437)."""
+GPipe (arXiv 1811.06965), 1F1B (PipeDream-Flush, 2006.09503), interleaved (Megatron-LM, 2104.04473), ZB-H1 and ZB-H2
+(Zero Bubble, 2401.10241), ZB-V (2405.15362), DualPipe (DeepSeek's README and paper, 2412.19437)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ PEAK, BANDWIDTH = 5e10, 1e10
 
 
 class KernelPrices:
-    """Prices by kernels of `device` with `threads`. `sources`: how many local shapes were priced by each of 'exact', 'nearest' and 'model'."""
+    """Prices by kernels of `device` with `threads`. `sources`: how many local shapes were priced by each of 'exact',
+    'nearest' and 'model'."""
 
     def __init__(self, device: Device, threads: int, cache: Cache) -> None:
         self._device, self._threads, self._cache = device, threads, cache

@@ -1,4 +1,5 @@
-"""A pipeline schedule by list scheduling: each stage, when it is free, takes what its rules prefer of what has arrived and fits in memory."""
+"""A pipeline schedule by list scheduling: each stage, when it is free, takes what its rules prefer of what has arrived
+and fits in memory."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from .pipeline_schedule import PipelineSchedule, Place, StageOp, made
 
 @dataclass(frozen=True, slots=True)
 class StageRules:
-    """How a stage chooses. `ahead`: seconds by which a forward pass may delay the first backward pass that could come. `wait`: it waits for
-    a pass that comes within so many seconds rather than begin a W. `late`: W that it may put off while passes are ready (None: any
-    number). `drain`: in the place of `wait`, once it has no
-    forward passes left. `backward_first`: of a ready F and a ready B it takes B; else they take turns. `deep`: of several chunks it takes the one nearest
-    to the model's end first."""
+    """How a stage chooses. `ahead`: seconds by which a forward pass may delay the first backward pass that could come.
+    `wait`: it waits for a pass that comes within so many seconds rather than begin a W. `late`: W that it may put off
+    while passes are ready (None: any number). `drain`: in the place of `wait`, once it has no forward passes left.
+    `backward_first`: of a ready F and a ready B it takes B; else they take turns. `deep`: of several chunks it takes
+    the one nearest to the model's end first."""
 
     ahead: float = 0.0
     wait: float = 0.0
@@ -102,9 +103,10 @@ FixedOrder = list[list[tuple[str, int]]]
 
 
 def periodic(problem: ListProblem, forward: Sequence[float], backward: Sequence[float], period: float) -> FixedOrder:
-    """The order of a block that is repeated for each microbatch, every `period` seconds (as the schedules of controllable memory, arXiv
-    2405.15362): `forward` and `backward` are the seconds from a stage's pass to the next stage's, for each chunk. What a stage holds is what
-    lies between its forward and its backward pass, over the period."""
+    """The order of a block that is repeated for each microbatch, every `period` seconds (as the schedules of
+    controllable memory, arXiv 2405.15362): `forward` and `backward` are the seconds from a stage's pass to the next
+    stage's, for each chunk. What a stage holds is what lies between its forward and its backward pass, over the
+    period."""
     n, parts = len(problem.route), problem.costs.parts
     chunk = [c for _, c in problem.route]
     starts, ends = [0.0], [0.0] * n
@@ -124,8 +126,9 @@ def periodic(problem: ListProblem, forward: Sequence[float], backward: Sequence[
 
 
 class ListScheduler:
-    """One run. `orders` afterwards: rows of (kind, microbatch, part) of each stage; `step`: the longest span in seconds, infinite where the rules
-    end in a deadlock for memory. Transfers do not wait for each other here; the simulator has the last word."""
+    """One run. `orders` afterwards: rows of (kind, microbatch, part) of each stage; `step`: the longest span in
+    seconds, infinite where the rules end in a deadlock for memory. Transfers do not wait for each other here; the
+    simulator has the last word."""
 
     def __init__(self, problem: ListProblem, rules: Sequence[StageRules], fixed: FixedOrder | None = None) -> None:
         self._rules, self._fixed, self._at = rules, fixed, [0] * problem.stages

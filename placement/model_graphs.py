@@ -9,8 +9,9 @@ from .shard_graph import Dims, ShardArray, ShardGraph, ShardOp
 
 
 class GraphMaker:
-    """Collects operations and arrays; `product` and `pointwise` also note what the backward pass needs, which `backward` appends. `itemsize`: bytes
-    of an element; `state`: bytes of optimiser state for each element of a parameter; `training`: with backward pass and updates."""
+    """Collects operations and arrays; `product` and `pointwise` also note what the backward pass needs, which
+    `backward` appends. `itemsize`: bytes of an element; `state`: bytes of optimiser state for each element of a
+    parameter; `training`: with backward pass and updates."""
 
     def __init__(self, itemsize: int = 4, state: float = 0.0, training: bool = True) -> None:
         self._itemsize, self._state, self._training = itemsize, state, training
@@ -136,8 +137,8 @@ GPT2 = {
 
 
 def transformer(size: TransformerSize, batch: int, layers: range | None = None, state: float = 0.0, training: bool = True) -> ShardGraph:
-    """A transformer's step: for each layer the product with the query, key and value weights, attention, and the three products after it. `layers`:
-    a part of it; the product with the embedding belongs to the last."""
+    """A transformer's step: for each layer the product with the query, key and value weights, attention, and the three
+    products after it. `layers`: a part of it; the product with the embedding belongs to the last."""
     g = GraphMaker(4, state, training)
     s, h, d = size.sequence, size.heads, size.hidden // size.heads
     which = range(size.layers) if layers is None else layers

@@ -11,9 +11,10 @@ from .errors import PlanError
 
 @dataclass(frozen=True, slots=True)
 class PartCosts:
-    """A part of the model. Seconds: `forward`, `input` and `weight` of its passes, `pair` of a forward and a whole backward pass side by side
-    (None: their sum). Bytes: `held` from the forward pass to the gradient of the input, `held_weight` from there to the gradient of the
-    weights, `sent` to the next part (and as much comes back), `fixed` what lies there always: parameters, gradients, optimiser state."""
+    """A part of the model. Seconds: `forward`, `input` and `weight` of its passes, `pair` of a forward and a whole
+    backward pass side by side (None: their sum). Bytes: `held` from the forward pass to the gradient of the input,
+    `held_weight` from there to the gradient of the weights, `sent` to the next part (and as much comes back), `fixed`
+    what lies there always: parameters, gradients, optimiser state."""
 
     forward: float
     input: float

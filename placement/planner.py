@@ -24,8 +24,8 @@ SHOWN_WITHIN = 0.05
 
 @dataclass(frozen=True)
 class Model:
-    """A model of equal `layers`. `part`: the graph of some of them for a microbatch of so many sequences. `boundary`: bytes of what goes from a
-    layer to the next, for a sequence."""
+    """A model of equal `layers`. `part`: the graph of some of them for a microbatch of so many sequences. `boundary`:
+    bytes of what goes from a layer to the next, for a sequence."""
 
     name: str
     layers: int
@@ -34,7 +34,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class StagePlan:
+class PlannedStage:
     """The layers of a stage and how they are split over its devices."""
 
     layers: range
@@ -44,15 +44,15 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """A plan. Seconds of a step: `pipeline` until the last pass ends, and `once` for what is done once: gradients added up over devices, updates.
-    `rejected`: why others could not be."""
+    """A plan. Seconds of a step: `pipeline` until the last pass ends, and `once` for what is done once: gradients added
+    up over devices, updates. `rejected`: why others could not be."""
 
     model: str
     batch: int
     devices: int
     mesh: tuple[int, ...]
     microbatches: int
-    stages: tuple[StagePlan, ...]
+    stages: tuple[PlannedStage, ...]
     line: Timeline
     once: float
 
@@ -160,8 +160,8 @@ def _plans(model: Model, stages: int, mesh: Mesh, batch: int, price: Price, link
 
 
 def _layer_costs(model: Model, mesh: Mesh, sequences: int, price: Price, m: int) -> Callable[[int, bool], tuple[float, float]]:
-    """(seconds of a microbatch, seconds once a step) of so many layers, with or without the model's last: from programs of one and two layers,
-    as layers are equal."""
+    """(seconds of a microbatch, seconds once a step) of so many layers, with or without the model's last: from programs
+    of one and two layers, as layers are equal."""
     known: dict[range, ShardPlan] = {}
 
     def solved(layers: range) -> ShardPlan:
@@ -246,7 +246,7 @@ def _orders(stages: int, microbatches: int) -> Iterator[PipelineSchedule]:
     yield from (generate(name, stages, microbatches) for name in names)
 
 
-def _stage(model: Model, layers: range, mesh: Mesh, sequences: int, m: int, in_flight: int, price: Price, memory: float) -> StagePlan:
+def _stage(model: Model, layers: range, mesh: Mesh, sequences: int, m: int, in_flight: int, price: Price, memory: float) -> PlannedStage:
     graph = model.part(layers, sequences)
     found = search_shardings(graph, mesh, price, memory, microbatches=m, in_flight=in_flight)
     outs = {op.name: graph.arrays[op.writes[0]] for op in graph.ops}
@@ -254,7 +254,7 @@ def _stage(model: Model, layers: range, mesh: Mesh, sequences: int, m: int, in_f
     forward, inputs, weights = (sum(found.phases[name]) for name in ("forward", "input", "weight"))
     sent = model.boundary * sequences / math.prod(axis.n for axis in mesh)
     costs = PartCosts(forward, inputs, weights, None, kept, kept, sent, found.memory - in_flight * kept)
-    return StagePlan(layers, found, costs)
+    return PlannedStage(layers, found, costs)
 
 
 def at_twice_the_bandwidth(model: Model, found: Found, price: Price, link: Link, memory: float) -> Found:
@@ -262,7 +262,7 @@ def at_twice_the_bandwidth(model: Model, found: Found, price: Price, link: Link,
     return plan(model, found.best.devices, found.best.batch, price, replace(link, beta=link.beta / 2), memory)
 
 
-def layouts_of(stage: StagePlan) -> dict[str, str]:
+def layouts_of(stage: PlannedStage) -> dict[str, str]:
     """How each kind of operation of a stage is split, in words: `qkv: heads over 2`; the first layer stands for all."""
     graph, mesh = stage.plan.graph, stage.plan.mesh
     first = min(op.layer for op in graph.ops)
@@ -275,7 +275,7 @@ def layouts_of(stage: StagePlan) -> dict[str, str]:
     return said
 
 
-def placement_name(stage: StagePlan) -> str:
+def placement_name(stage: PlannedStage) -> str:
     """What the field calls the places of parameters, gradients and optimiser state: data parallel, ZeRO-1 to 3, tensor parallel."""
     plan_, graph = stage.plan, stage.plan.graph
     parameters = [name for name, a in graph.arrays.items() if a.role == "parameter"]

@@ -1,5 +1,5 @@
-"""Searching for a pipeline schedule under a limit of memory: exact where it is small (`exact_schedule`), else list scheduling, and local search
-over its rules."""
+"""Searching for a pipeline schedule under a limit of memory: exact where it is small (`exact_schedule`), else list
+scheduling, and local search over its rules."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ EXACT_OPERATIONS = 100
 
 @dataclass(frozen=True)
 class FoundSchedule:
-    """`line`: the schedule with its times. `bound`: seconds that no schedule's step is below. `proven`: nothing is faster. `tried`: schedules
-    that were simulated or scheduled."""
+    """`line`: the schedule with its times. `bound`: seconds that no schedule's step is below. `proven`: nothing is
+    faster. `tried`: schedules that were simulated or scheduled."""
 
     line: Timeline
     bound: float
@@ -51,9 +51,9 @@ def search_schedule(
     exact: bool | None = None,
     seed: int = 0,
 ) -> FoundSchedule:
-    """The schedule with the shortest step that is found. `memory`: bytes a stage may hold. `layout`: one part of the model a stage, or two as
-    a V. `exact`: None tries CP-SAT where the problem is small and OR-Tools are installed. Raises PlanError where nothing fits, with the least
-    memory that would."""
+    """The schedule with the shortest step that is found. `memory`: bytes a stage may hold. `layout`: one part of the
+    model a stage, or two as a V. `exact`: None tries CP-SAT where the problem is small and OR-Tools are installed.
+    Raises PlanError where nothing fits, with the least memory that would."""
     began = time.perf_counter()
     if layout not in LAYOUTS:
         raise PlanError(f"there is no layout {layout!r}; there are {', '.join(LAYOUTS)}")

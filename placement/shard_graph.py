@@ -30,9 +30,9 @@ class ShardArray:
 
 @dataclass(frozen=True)
 class ShardOp:
-    """An operation. `axes`: extents. `reads` and `writes`: (array, the axis of each of its dimensions). Axes that it does not write are summed
-    over. `whole`: axes that cannot be split, for the operation is no sum over them and no element is made alone. `flops`: of all of it.
-    `state`: bytes that lie where its output lies: an optimiser's."""
+    """An operation. `axes`: extents. `reads` and `writes`: (array, the axis of each of its dimensions). Axes that it
+    does not write are summed over. `whole`: axes that cannot be split, for the operation is no sum over them and no
+    element is made alone. `flops`: of all of it. `state`: bytes that lie where its output lies: an optimiser's."""
 
     name: str
     axes: Mapping[str, int]

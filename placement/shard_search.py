@@ -20,10 +20,10 @@ NEEDS_SCIPY = "plans need SciPy and mpi4py: pip install 'tilewright[plans]'"
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """`ops` and `arrays`: how each operation is split, and each input and parameter stored. `compute` and `communication`: seconds of one pass of
-    everything, and `phases` the same by phase: forward, input, weight, and update with all that is done once a step. `memory`: bytes on a device:
-    parameters, optimiser state, gradients and what is kept. `optimal`: proven,
-    or within `LIMITED_GAP` under a limit of memory."""
+    """`ops` and `arrays`: how each operation is split, and each input and parameter stored. `compute` and
+    `communication`: seconds of one pass of everything, and `phases` the same by phase: forward, input, weight, and
+    update with all that is done once a step. `memory`: bytes on a device: parameters, optimiser state, gradients and
+    what is kept. `optimal`: proven, or within `LIMITED_GAP` under a limit of memory."""
 
     graph: ShardGraph
     mesh: Mesh
@@ -82,11 +82,11 @@ def search_shardings(
     microbatches: int = 1,
     in_flight: int = 1,
 ) -> ShardPlan:
-    """The cheapest plan of a graph on a mesh. `price`: seconds of an operation at its local extents; None counts communication only, and never
-    lets devices do the same work. `memory`: bytes of a device. `fixed`: layouts of arrays that are decided. `as_alpa`: of the ways
-    to split an operation only those that Alpa takes by default. `microbatches`: how often a step does all but
-    add up gradients and update parameters; `in_flight`: of how many the activations are kept at once. Raises PlanError where nothing fits,
-    with the least memory that would."""
+    """The cheapest plan of a graph on a mesh. `price`: seconds of an operation at its local extents; None counts
+    communication only, and never lets devices do the same work. `memory`: bytes of a device. `fixed`: layouts of arrays
+    that are decided. `as_alpa`: of the ways to split an operation only those that Alpa takes by default.
+    `microbatches`: how often a step does all but add up gradients and update parameters; `in_flight`: of how many the
+    activations are kept at once. Raises PlanError where nothing fits, with the least memory that would."""
     try:
         import numpy as np
         from scipy.optimize import Bounds, LinearConstraint, milp

@@ -28,9 +28,9 @@ class Collective:
 
 @dataclass(frozen=True)
 class Sharding:
-    """A way to run an operation, or to store an array. `split`: for each axis of the mesh the operation's axis that is split over it, '' for none.
-    `reads`: the layouts that it needs, `writes` the one that it makes, after its `collectives`. `local`: extents on a device. `made`: bytes
-    that its output takes on a device."""
+    """A way to run an operation, or to store an array. `split`: for each axis of the mesh the operation's axis that is
+    split over it, '' for none. `reads`: the layouts that it needs, `writes` the one that it makes, after its
+    `collectives`. `local`: extents on a device. `made`: bytes that its output takes on a device."""
 
     split: tuple[str, ...]
     reads: tuple[Layout, ...]
@@ -66,9 +66,9 @@ def _where(dims: Dims, split: Sequence[str]) -> Layout:
 
 
 def shardings(op: ShardOp, out: ShardArray, mesh: Mesh, as_alpa: bool = False) -> Iterator[Sharding]:
-    """Every way to split an operation: each axis of the mesh splits one of its axes, or none. What is a part of a sum then is added up, into
-    every device (all-reduce) or a piece into each (reduce-scatter). `as_alpa`: only what Alpa takes by default: no reduce-scatter, and no axis
-    that is split over two axes of the mesh."""
+    """Every way to split an operation: each axis of the mesh splits one of its axes, or none. What is a part of a sum
+    then is added up, into every device (all-reduce) or a piece into each (reduce-scatter). `as_alpa`: only what Alpa
+    takes by default: no reduce-scatter, and no axis that is split over two axes of the mesh."""
     free = [name for name in op.axes if name not in op.whole]
     for split in itertools.product(("", *free), repeat=len(mesh)):
         if _pointless(split, mesh) or (as_alpa and len({*split} - {""}) < sum(map(bool, split))):

@@ -95,8 +95,8 @@ class Timeline:
 
 
 def simulate(schedule: PipelineSchedule, costs: PipelineCosts, transfer: Transfer | None = None) -> Timeline:
-    """The time line of a schedule. `transfer`: in place of the costs' links. Raises PlanError where operations wait for each other, naming two,
-    and where the costs are of another number of parts."""
+    """The time line of a schedule. `transfer`: in place of the costs' links. Raises PlanError where operations wait for
+    each other, naming two, and where the costs are of another number of parts."""
     return _Simulation(schedule, costs, transfer).run()
 
 

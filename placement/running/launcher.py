@@ -28,8 +28,9 @@ GRACE_S = 3.0
 
 @dataclass(frozen=True)
 class Ran:
-    """A run's `wrong` arrays (none: equal to one process, bit by bit or within the bound), `seconds` of its last step (the slowest rank's), and
-    `op_seconds`: of each kind of operation on each rank, in all steps, without waiting for others."""
+    """A run's `wrong` arrays (none: equal to one process, bit by bit or within the bound), `seconds` of its last step
+    (the slowest rank's), and `op_seconds`: of each kind of operation on each rank, in all steps, without waiting for
+    others."""
 
     spec: RunSpec
     wrong: tuple[str, ...]
@@ -47,8 +48,9 @@ def check_mpi() -> str:
 
 
 def run(specs: Sequence[RunSpec], deadline: float = DEADLINE_S, kill: tuple[int, int] | None = None) -> list[Ran]:
-    """Carry out runs of equally many ranks, one after the other, in one set of processes. `deadline`: seconds for all. `kill`: for tests, (run,
-    rank) that is killed in the middle. Raises PlanError where a rank dies, fails or hangs, with its operation."""
+    """Carry out runs of equally many ranks, one after the other, in one set of processes. `deadline`: seconds for all.
+    `kill`: for tests, (run, rank) that is killed in the middle. Raises PlanError where a rank dies, fails or hangs,
+    with its operation."""
     mpiexec = check_mpi()
     if len({s.ranks for s in specs}) != 1:
         raise PlanError("runs in one set of processes have equally many ranks")

@@ -1,5 +1,5 @@
-"""One rank of a run: `python -m tilewright.placement.running.rank FOLDER`, started by mpiexec. FOLDER/specs.json says what to run; each rank
-writes where it is into FOLDER/at.RANK, and rank 0 the results into FOLDER/results.json."""
+"""One rank of a run: `python -m tilewright.placement.running.rank FOLDER`, started by mpiexec. FOLDER/specs.json says
+what to run; each rank writes where it is into FOLDER/at.RANK, and rank 0 the results into FOLDER/results.json."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Whereabouts:
         os.pwrite(self._fd, f"{self._pid} {what}"[:WIDTH].ljust(WIDTH).encode(), 0)
 
 
-class Part:
+class HeldPart:
     """A part of the model on this rank: its layers' weights, of which it has a piece (tensor), and with ZeRO pieces of that."""
 
     def __init__(self, spec: RunSpec, number: int, tensor: int, group: Any) -> None:
@@ -125,7 +125,7 @@ class RankRun:
         self.across = world.Split(self.stage * spec.data + self.data, self.tensor)
         """Ranks that have the other columns of the same layers."""
         self.groups = [self.across]
-        self.parts: dict[int, Part] = {}
+        self.parts: dict[int, HeldPart] = {}
         holders: dict[int, list[int]] = {}
         for (stage, chunk), (_, part) in self.schedule.part_at.items():
             holders.setdefault(part, []).append(stage)
@@ -137,7 +137,7 @@ class RankRun:
             self.groups.append(group)
             if mine:
                 chunk = next(c for (s, c), (_, k) in self.schedule.part_at.items() if s == self.stage and k == part)
-                self.parts[chunk] = Part(spec, part, self.tensor, group)
+                self.parts[chunk] = HeldPart(spec, part, self.tensor, group)
         self.sending: list[tuple[Any, Any]] = []
         self.inbox: dict[tuple[str, int, int], Any] = {}
         """Results that stay on this stage."""
@@ -273,8 +273,8 @@ class RankRun:
 
 
 def main(folder: Path) -> int:
-    """Run what the folder asks for in a child, and note if it is killed: whoever started the ranks ends all of them when one is gone, and its own
-    account of which was first is not to be relied on."""
+    """Run what the folder asks for in a child, and note if it is killed: whoever started the ranks ends all of them
+    when one is gone, and its own account of which was first is not to be relied on."""
     parent = os.getpid()
     child = os.fork()
     if child == 0:

@@ -18,8 +18,9 @@ DTYPES = ("int64", "float32", "float64")
 
 @dataclass(frozen=True)
 class RunSpec:
-    """`layers` of (hidden, inner) and (inner, hidden) weights; `batch` rows a microbatch and data-parallel rank. Ranks: stages x tensor x data.
-    `zero`: what is split over data-parallel ranks. Raises PlanError for what cannot be split so."""
+    """`layers` of (hidden, inner) and (inner, hidden) weights; `batch` rows a microbatch and data-parallel rank. Ranks:
+    stages x tensor x data. `zero`: what is split over data-parallel ranks. Raises PlanError for what cannot be split
+    so."""
 
     stages: int = 1
     tensor: int = 1

@@ -1,5 +1,6 @@
-"""The model that a run computes, in one process or in pieces. Layers are y = act(x A) B, the loss half the squared distance to a target, the step
-one with momentum. In integers everything is a polynomial modulo 2^64, so any order of sums gives the same bits."""
+"""The model that a run computes, in one process or in pieces. Layers are y = act(x A) B, the loss half the squared
+distance to a target, the step one with momentum. In integers everything is a polynomial modulo 2^64, so any order of
+sums gives the same bits."""
 
 from __future__ import annotations
 
