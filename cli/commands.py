@@ -96,7 +96,7 @@ COMMANDS = (
         "split a model over devices: what goes where, in which order, what it costs, and why",
         "Finds how to split a model over devices (data, tensor and pipeline parallel, ZeRO), with kernel times from the cache, and explains the "
         "plan. With --schedule it simulates one pipeline schedule, draws it, or searches for one. docs/plans.md says more.\n\n"
-        "  tune plan --model gpt2 --devices 4 --memory 2GB\n"
+        "  tune plan --model gpt2 --devices 4 --memory 2GB\n  tune plan run --model gpt2 --devices 2\n"
         "  tune plan --schedule zb-h1 --stages 8 --microbatches 24 --times 18.5,18.1,9.3,0.6\n"
         "  tune plan --schedule dualpipe --stages 8 --microbatches 20 --svg dualpipe.svg",
         plans.plan,

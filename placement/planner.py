@@ -3,7 +3,6 @@ order; with what each part costs, what binds, and what else comes near."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -275,6 +274,13 @@ def layouts_of(stage: PlannedStage) -> dict[str, str]:
     return said
 
 
+def tensor_axes(stage: PlannedStage) -> set[int]:
+    """Axes of the mesh over which products are split by something else than rows."""
+    graph, split = stage.plan.graph, stage.plan.ops
+    products = [op for op in graph.ops if graph.phase(op) == "forward" and not op.whole and op.flops]
+    return {m for op in products for m, axis in enumerate(split[op.name].split) if axis not in ("", "b", "s")}
+
+
 def placement_name(stage: PlannedStage) -> str:
     """What the field calls the places of parameters, gradients and optimiser state: data parallel, ZeRO-1 to 3, tensor parallel."""
     plan_, graph = stage.plan, stage.plan.graph
@@ -284,11 +290,7 @@ def placement_name(stage: PlannedStage) -> str:
     state = sum(any(at >= 0 for at in plan_.ops[op.name].writes) for op in graph.updates())
     if math.prod(axis.n for axis in plan_.mesh) == 1:
         return "one device"
-    tensor = {
-        m
-        for op, m in itertools.product(graph.ops, range(len(plan_.mesh)))
-        if graph.phase(op) == "forward" and not op.whole and op.flops and plan_.ops[op.name].split[m] not in ("", "b", "s")
-    }
+    tensor = tensor_axes(stage)
     words = []
     if batch:
         zero = 3 if split == len(parameters) and not tensor else 2 if state == len(parameters) and not tensor else 0

@@ -71,6 +71,7 @@ def bench_search(p: Grammar) -> None:
 def devices(p: Grammar) -> None:
     """`tune devices`."""
     p.add_argument("--probe", action="store_true", help="measure peak arithmetic and bandwidth once and keep them (about 10 s)")
+    p.add_argument("--links", action="store_true", help="measure sends and collectives between processes, for tune plan (about 3 s)")
     add_table(p, "table", "json")
 
 

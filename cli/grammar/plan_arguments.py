@@ -7,6 +7,7 @@ from .parser import JSON, READS, Grammar, PathUse, add_cache, add_output, at_lea
 
 def plan(p: Grammar) -> None:
     """`tune plan`."""
+    p.add_argument("what", nargs="?", choices=("run",), help="run: carry the plan out on processes of this machine, and compare")
     p.add_argument("--model", metavar="NAME", help="plan this model: gpt2, gpt2-medium, gpt2-tiny")
     p.add_argument("--devices", type=at_least(1), metavar="N", help="of a model: devices; default 2")
     p.add_argument("--batch", type=at_least(1), metavar="N", help="of a model: sequences of a step; default two a device")
@@ -35,6 +36,8 @@ def plan(p: Grammar) -> None:
     )
     one.add_argument("--layout", choices=("one-way", "v"), help="of search: a part of the model on each stage, or two as a V")
     one.add_argument("--seconds", type=at_least(1), metavar="N", help="of search: how long; default 5")
+    p.add_argument("--tensor", type=at_least(1), metavar="N", help="of a run: tensor-parallel ranks of each stage; default 1")
+    p.add_argument("--zero", type=int, choices=range(4), metavar="K", help="of a run: ZeRO's stage over data-parallel ranks, 0 to 3")
     p.add_argument(
         "--memory",
         metavar="SIZE",

@@ -22,6 +22,8 @@ def run(args: Namespace) -> int:
     """Print every device, usable or not and why; `--probe` measures the limits of those that are."""
     from ...devices import get, names
 
+    if args.links:
+        return _links(args)
     found: list[tuple[str, Device | None, Limits | None, str]] = []
     for name, why in _members(names()):
         try:
@@ -45,6 +47,21 @@ def run(args: Namespace) -> int:
             out.print(Text.assemble((name, "bold"), "  ", ("not usable", "red"), f": {why}"), soft_wrap=soft_wrapped(out))
         else:
             _describe(name, usable, limits, out)
+    return 0
+
+
+def _links(args: Namespace) -> int:
+    """Measure what lies between processes, and print it."""
+    from ...placement.network import measure
+
+    found = measure()
+    if args.format == "json":
+        print(json.dumps(found.to_json(), indent=1))
+        return 0
+    rows = table(f"links between {found.ranks} processes, measured {found.date}", "what", ">latency", ">bandwidth", ">off by at most")
+    for kind, r in found.rates.items():
+        rows.add_row(kind, f"{r.alpha * 1e6:.3g} µs", rate(1e-9 / r.beta if r.beta else None, "GB/s"), f"{r.off:.0%}")
+    console(wide=args.wide).print(rows)
     return 0
 
 

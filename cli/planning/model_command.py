@@ -23,25 +23,36 @@ ADAM = 8.0
 
 def run(args: Namespace) -> int:
     """Search, and say what was found and why."""
-    from ... import cache
-    from ...devices import get
-    from ...placement.kernel_prices import KernelPrices
-    from ...placement.planner import at_twice_the_bandwidth, plan
+    from ...placement.planner import at_twice_the_bandwidth
 
-    model = model_of(args.model)
-    devices, memory = args.devices or 2, math.inf if args.memory is None else size(args.memory, "--memory")
-    batch = args.batch or 2 * devices
-    link, measured = _link()
-    device = get("cpu")
-    with cache.open(args.cache) as store:
-        prices = KernelPrices(device, args.threads or 1, store)
-        found = plan(model, devices, batch, prices, link, memory)
-        faster = at_twice_the_bandwidth(model, found, prices, link, memory)
+    prices, (link, measured), memory = _prices(args), _link(), _memory(args)
+    found = searched(args, prices)
+    faster = at_twice_the_bandwidth(model_of(args.model), found, prices, link, memory)
     if args.json is not None:
         write(args.json, json.dumps(_facts(found, faster, prices, measured), indent=1) + "\n")
     if args.json != "-":
         _print(found, faster, prices, measured)
     return 0
+
+
+def searched(args: Namespace, prices: KernelPrices | None = None) -> Found:
+    """The best plan of the model that the arguments name."""
+    from ...placement.planner import plan
+
+    devices = args.devices or 2
+    return plan(model_of(args.model), devices, args.batch or 2 * devices, prices or _prices(args), _link()[0], _memory(args))
+
+
+def _memory(args: Namespace) -> float:
+    return math.inf if args.memory is None else size(args.memory, "--memory")
+
+
+def _prices(args: Namespace) -> KernelPrices:
+    from ... import cache
+    from ...devices import get
+    from ...placement.kernel_prices import KernelPrices
+
+    return KernelPrices(get("cpu"), args.threads or 1, cache.open(args.cache))
 
 
 def model_of(name: str) -> Model:
@@ -59,9 +70,11 @@ def model_of(name: str) -> Model:
 
 def _link() -> tuple[Link, bool]:
     """(what is between devices, whether it was measured)."""
+    from ...placement import network
     from ...placement.pipeline_costs import Link
 
-    return Link(13e-6, 1 / 3.4e9), False
+    measured = network.kept()
+    return (Link(13e-6, 1 / 3.4e9), False) if measured is None else (measured.link, True)
 
 
 def _facts(found: Found, faster: Found, prices: KernelPrices, measured: bool) -> dict[str, Any]:

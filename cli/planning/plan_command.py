@@ -9,6 +9,12 @@ from ...ir.errors import UsageError
 
 def run(args: Namespace) -> int:
     """Do it; the exit code."""
+    if args.what == "run":
+        from .run_command import run as carried_out
+
+        return carried_out(args)
+    if args.tensor is not None or args.zero is not None:
+        raise UsageError("--tensor and --zero are for tune plan run: a plan chooses them itself")
     if args.schedule is not None:
         if args.model is not None:
             raise UsageError("--model and --schedule do not go together: a plan chooses its schedule")

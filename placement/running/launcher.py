@@ -29,7 +29,7 @@ GRACE_S = 3.0
 @dataclass(frozen=True)
 class Ran:
     """A run's `wrong` arrays (none: equal to one process, bit by bit or within the bound), `seconds` of its last step
-    (the slowest rank's), and `op_seconds`: of each kind of operation on each rank, in all steps, without waiting for
+    (the slowest rank's), and `op_seconds`: of each kind of operation (U: updates) on each rank, in a step, without waiting for
     others."""
 
     spec: RunSpec
@@ -48,17 +48,25 @@ def check_mpi() -> str:
 
 
 def run(specs: Sequence[RunSpec], deadline: float = DEADLINE_S, kill: tuple[int, int] | None = None) -> list[Ran]:
-    """Carry out runs of equally many ranks, one after the other, in one set of processes. `deadline`: seconds for all.
-    `kill`: for tests, (run, rank) that is killed in the middle. Raises PlanError where a rank dies, fails or hangs,
-    with its operation."""
-    mpiexec = check_mpi()
+    """Carry out runs of equally many ranks, one after the other, in one set of processes. `deadline`: seconds for all. `kill`: for tests, (run,
+    rank) that is killed in the middle. Raises PlanError where a rank dies, fails or hangs, with its operation."""
+    check_mpi()
     if len({s.ranks for s in specs}) != 1:
         raise PlanError("runs in one set of processes have equally many ranks")
-    ranks = specs[0].ranks
+    results = launched(f"{__package__}.rank", specs[0].ranks, {"specs": [s.to_json() for s in specs], "kill": kill}, deadline)
+    return [
+        Ran(s, tuple(w for r in found for w in r["wrong"]), max(r["seconds"] for r in found), tuple(r["op_seconds"] for r in found))
+        for s, found in zip(specs, results)
+    ]
+
+
+def launched(module: str, ranks: int, asked: dict[str, Any], deadline: float) -> Any:
+    """What rank 0 of so many processes that run `module` wrote. Raises PlanError as `run` does."""
+    mpiexec = check_mpi()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "specs.json").write_text(json.dumps({"specs": [s.to_json() for s in specs], "kill": kill}))
-        command = [mpiexec, "-n", str(ranks), sys.executable, "-m", f"{__package__}.rank", str(folder)]
+        (folder / "specs.json").write_text(json.dumps(asked))
+        command = [mpiexec, "-n", str(ranks), sys.executable, "-m", module, str(folder)]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_environment(), start_new_session=True
         )
@@ -68,11 +76,7 @@ def run(specs: Sequence[RunSpec], deadline: float = DEADLINE_S, kill: tuple[int,
             _end(process)
         if process.returncode or dead is not None:
             raise PlanError(_why(folder, ranks, said, dead, process.returncode))
-        results: list[list[dict[str, Any]]] = json.loads((folder / "results.json").read_text())
-    return [
-        Ran(s, tuple(w for r in found for w in r["wrong"]), max(r["seconds"] for r in found), tuple(r["op_seconds"] for r in found))
-        for s, found in zip(specs, results)
-    ]
+        return json.loads((folder / "results.json").read_text())
 
 
 def _environment() -> dict[str, str]:

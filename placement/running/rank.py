@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ...measure.processes.process import die_with_parent
 from ..pipeline_schedule import StageOp
 from . import twin_model as twin
 from .run_spec import RunSpec
@@ -165,7 +164,7 @@ class RankRun:
                 self.at.say(f"{op} of step {step} on stage {self.stage}")
                 began = time.perf_counter()
                 waited = {"F": self._forward, "B": self._backward, "BW": self._backward, "W": self._weight}[op.kind](op, step)
-                self.seconds[op.kind] = self.seconds.get(op.kind, 0.0) + time.perf_counter() - began - waited
+                self.seconds[op.kind] = self.seconds.get(op.kind, 0.0) + (time.perf_counter() - began - waited) / self.spec.steps
                 if op.kind == "BW":
                     self._weight(op, step)
         self.at.say(f"waits for its sends of step {step}")
@@ -174,7 +173,9 @@ class RankRun:
         self.sending.clear()
         for chunk, part in sorted(self.parts.items(), key=lambda x: self.schedule.part_at[self.stage, x[0]][1]):
             self.at.say(f"update of step {step}, chunk {chunk} on stage {self.stage}")
+            began = time.perf_counter()
             part.update(self.spec.fault != "missing-all-reduce" or self.spec.tensor > 1)
+            self.seconds["U"] = self.seconds.get("U", 0.0) + (time.perf_counter() - began) / self.spec.steps
 
     def _neighbour(self, op: StageOp, ahead: int) -> tuple[int, int] | None:
         """(stage, chunk) of the part before or after."""
@@ -273,21 +274,8 @@ class RankRun:
 
 
 def main(folder: Path) -> int:
-    """Run what the folder asks for in a child, and note if it is killed: whoever started the ranks ends all of them
-    when one is gone, and its own account of which was first is not to be relied on."""
-    parent = os.getpid()
-    child = os.fork()
-    if child == 0:
-        die_with_parent(parent)
-        os._exit(_ran(folder))
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        (folder / f"killed.{child}").write_text(str(time.monotonic_ns()))
-    return abs(code)
-
-
-def _ran(folder: Path) -> int:
+    """Run what the folder asks for."""
+    watched = _watch(folder)
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
@@ -307,13 +295,29 @@ def _ran(folder: Path) -> int:
         if world.Get_rank() == 0:
             (folder / "results.json").write_text(json.dumps(results))
         at.say("done")
-        MPI.Finalize()
+        os.write(watched, b".")
         return 0
     except Exception as e:
         at.say(f"failed: {type(e).__name__}: {e}")
+        os.write(watched, b".")
         traceback.print_exc()
         world.Abort(1)
         return 1
+
+
+def _watch(folder: Path) -> int:
+    """A small process that notes when this one is killed: mpiexec ends all ranks when one is gone, and its own account of which was first is not
+    to be relied on. Returns where to write a byte before an orderly end."""
+    rank, (read, write) = os.getpid(), os.pipe()
+    if os.fork():
+        os.close(read)
+        return write
+    os.setsid()  # mpiexec's signals are for the rank
+    os.closerange(0, read)
+    os.closerange(read + 1, 1024)
+    if not os.read(read, 1):
+        (folder / f"killed.{rank}").write_text(str(time.monotonic_ns()))
+    os._exit(0)
 
 
 def _die_in_the_middle(run: RankRun) -> None:

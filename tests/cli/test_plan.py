@@ -28,6 +28,7 @@ def test_one_schedule_is_simulated_drawn_kept_and_read(tune: Tune, tmp_path: Pat
     "words, says",
     [
         ((), "say --model NAME"),
+        (("--model", "gpt2", "--zero", "2"), "--tensor and --zero are for tune plan run"),
         (("--model", "gpt9"), "there is no model 'gpt9'; there are gpt2"),
         (("--model", "gpt2", "--schedule", "1f1b"), "do not go together"),
         (("--model", "gpt2", "--devices", "2", "--memory", "lots"), "cannot read --memory"),
@@ -52,11 +53,27 @@ def test_bad_input_is_said(tune: Tune, words: tuple[str, ...], says: str) -> Non
 
 
 @pytest.mark.slow
-def test_a_model_is_planned_and_the_plan_explained(tune: Tune, tmp_path: Path) -> None:
+def test_a_model_is_planned_and_the_plan_explained(tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("scipy")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     code, *said = tune("plan", "--model", "gpt2-tiny", "--devices", "2", "--json", str(tmp_path / "p.json"))
     assert code == 0 and "binds" in str(said) and "assumed: 13" in str(said) and "no batch is split to overlap" in str(said), said
     found = json.loads((tmp_path / "p.json").read_text())
     assert sum(found["parts_s"].values()) == pytest.approx(found["plan"]["step_s"]) and found["kernel_times"]["model"] > 0
     code, *said = tune("plan", "--model", "gpt2-tiny", "--devices", "2", "--memory", "100KB")
     assert code == 2 and "bytes is the least" in str(said), said
+
+
+@pytest.mark.slow
+def test_a_plan_is_run_on_processes_and_compared(tune: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    code, *said = tune("devices", "--links", "--format", "json")
+    if code:
+        pytest.skip(f"no MPI here: {said}")
+    assert set(json.loads(said[0])["rates"]) == {"send", "all-reduce", "all-gather", "reduce-scatter"}
+    code, *said = tune("plan", "run", "--devices", "2", "--zero", "3", "--stages", "1")
+    assert code == 0 and "all bits equal those of one process" in str(said) and "1 stages x 1 tensor x 2 data" in str(said), said
+    code, *said = tune("plan", "run", "--model", "gpt2-tiny", "--devices", "2", "--schedule", "zb-v")
+    assert code == 2 and "4 layers at least, or fewer stages" in str(said), said
+    code, *said = tune("plan", "run", "--model", "gpt2-tiny", "--devices", "2", "--schedule", "zb-h1")
+    assert code == 0 and "zb-h1" in str(said) and "predicted" in str(said), said

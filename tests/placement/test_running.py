@@ -1,0 +1,80 @@
+"""Plans on local processes: equal to one process, mistakes are caught, and a rank that dies is named."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from thorough import amount
+from tilewright.placement import PlanError
+from tilewright.placement.running import launcher
+from tilewright.placement.running.run_spec import FAULTS, RunSpec, drawn
+
+
+@pytest.fixture(scope="module")
+def mpi() -> None:
+    """Skips where no MPI can start two processes."""
+    try:
+        launcher.check_mpi()
+        launcher.run([RunSpec(data=2)], deadline=60)
+    except PlanError as e:
+        pytest.skip(f"no MPI here: {e}")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("mpi")
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_random_plans_have_the_bits_of_one_process(ranks: int, request: pytest.FixtureRequest) -> None:
+    draw = random.Random(ranks)
+    specs = [drawn(ranks, draw) for _ in range(amount(request, 24, 100))]
+    assert {s.zero for s in specs} == {0, 1, 2, 3} and len({s.schedule for s in specs}) > 3
+    assert [(r.spec.name, r.wrong) for r in launcher.run(specs) if r.wrong] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("mpi")
+def test_planted_mistakes_are_caught_and_floats_are_within_the_bound() -> None:
+    v = RunSpec(stages=2, schedule="zb-v", microbatches=6, layers=5)
+    faulty = [replace(v, fault="swapped-chunk"), replace(v, schedule="dualpipe", fault="missing-all-reduce")]
+    faulty += [RunSpec(data=2, zero=zero, fault=fault) for zero in (1, 2, 3) for fault in FAULTS[2:]]
+    faulty += [RunSpec(tensor=2, fault="missing-all-reduce")]
+    right = [replace(s, fault="", dtype=dtype) for s in faulty for dtype in ("float32", "float64")]
+    found = launcher.run([*faulty, *right])
+    assert [r.spec.name for r in found[: len(faulty)] if not r.wrong] == []
+    assert [(r.spec.name, r.wrong) for r in found[len(faulty) :] if r.wrong] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("mpi")
+def test_a_rank_that_dies_ends_the_run_and_is_named_with_its_operation() -> None:
+    with pytest.raises(PlanError, match=r"rank 1 died in: BW0 of step 1 on stage 1"):
+        launcher.run([RunSpec(stages=2)], kill=(0, 1))
+
+
+@pytest.mark.parametrize(
+    "fields, says",
+    [
+        ({"tensor": 3, "inner": 16}, "16 columns cannot be split over 3"),
+        ({"stages": 4, "layers": 3}, "4 layers at least, or fewer stages"),
+        ({"zero": 4}, "stages 0 to 3"),
+        ({"fault": "none"}, "and the faults swapped-chunk"),
+        ({"stages": 4, "schedule": "interleaved", "microbatches": 6, "layers": 8}, "use 8"),
+        ({"microbatches": 0}, "one of everything"),
+    ],
+)
+def test_what_cannot_be_run_is_said(fields: dict[str, int], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        RunSpec(**fields)
+
+
+def test_the_extra_is_named_where_there_is_no_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "find_spec", lambda _: None)
+    with pytest.raises(PlanError, match=r"pip install 'tilewright\[plans\]'"):
+        launcher.run([RunSpec()])
+
+
+def test_ranks_have_places() -> None:
+    spec = RunSpec(stages=2, tensor=2, data=3, layers=4)
+    assert sorted(spec.rank(*spec.place(r)) for r in range(12)) == [*range(12)]
+    assert [len(RunSpec(stages=2, layers=5, schedule="zb-v", microbatches=4).layers_of(k)) for k in range(4)] == [2, 1, 1, 1]
