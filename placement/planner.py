@@ -285,6 +285,8 @@ def placement_name(stage: PlannedStage) -> str:
     """What the field calls the places of parameters, gradients and optimiser state: data parallel, ZeRO-1 to 3, tensor parallel."""
     plan_, graph = stage.plan, stage.plan.graph
     parameters = [name for name, a in graph.arrays.items() if a.role == "parameter"]
+    if not any("b" in op.axes for op in graph.ops):
+        return "split as follows" if any(any(way.split) for way in plan_.ops.values()) else "every device does the same"
     batch = {m for op in graph.ops for m, axis in enumerate(plan_.ops[op.name].split) if graph.phase(op) == "forward" and axis == "b"}
     split = sum(any(at >= 0 for at in plan_.arrays[name]) for name in parameters)
     state = sum(any(at >= 0 for at in plan_.ops[op.name].writes) for op in graph.updates())

@@ -46,7 +46,7 @@ class ShardPlan:
 
 
 @dataclass
-class _Choice:
+class _ProgramNode:
     """A node of the program: an operation's shardings, or an array's layouts. `at`: its first variable."""
 
     name: str
@@ -63,7 +63,7 @@ class _Choice:
 
 
 @dataclass
-class _Program:
+class _LinearProgram:
     costs: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)
     rows: list[tuple[dict[int, float], float]] = field(default_factory=list)
@@ -132,14 +132,14 @@ def _choices(
     fixed: Callable[[ShardArray], Layout | None] | None,
     as_alpa: bool,
     times: tuple[int, int],
-) -> dict[str, _Choice]:
+) -> dict[str, _ProgramNode]:
     found = {}
     for array in graph.arrays.values():
         if array.role in ("input", "parameter"):
             decided = fixed(array) if fixed is not None else None
             options = layouts(array.shape, mesh) if decided is None else [decided]
             held = [local_bytes(array.nbytes, x, mesh) for x in options]
-            found[array.name] = _Choice(
+            found[array.name] = _ProgramNode(
                 array.name, options, [0.0] * len(options), held if array.role == "parameter" else [0.0] * len(options)
             )
     for op in graph.ops:
@@ -153,7 +153,7 @@ def _choices(
         costs = [added * seconds(w.collectives, mesh) + (often * price(op, w.local) if price is not None else 0.0) for w in ways]
         kept = (1 if out.role == "gradient" else times[1]) if out.kept else 0
         held = [kept * w.made + local_bytes(op.state, w.writes, mesh) for w in ways]
-        found[f"op {op.name}"] = _Choice(f"op {op.name}", ways, costs, held, op=op)
+        found[f"op {op.name}"] = _ProgramNode(f"op {op.name}", ways, costs, held, op=op)
     return found
 
 
@@ -168,16 +168,16 @@ def _edges(graph: ShardGraph) -> list[tuple[str, str, int, str]]:
     return found
 
 
-def _moved(graph: ShardGraph, mesh: Mesh, a: _Choice, i: int, b: _Choice, j: int, k: int, name: str) -> list[Collective]:
+def _moved(graph: ShardGraph, mesh: Mesh, a: _ProgramNode, i: int, b: _ProgramNode, j: int, k: int, name: str) -> list[Collective]:
     target = b.layout(j) if k < 0 else b.options[j].reads[k]
     return laid_out_anew(graph.arrays[name], a.layout(i), target, mesh)
 
 
 def _program(
-    graph: ShardGraph, mesh: Mesh, choices: Mapping[str, _Choice], edges: Sequence[tuple[str, str, int, str]], microbatches: int
-) -> _Program:
+    graph: ShardGraph, mesh: Mesh, choices: Mapping[str, _ProgramNode], edges: Sequence[tuple[str, str, int, str]], microbatches: int
+) -> _LinearProgram:
     """One option of each choice; and for each edge how much of each pair of options, of which the sums are what was chosen at its ends."""
-    p = _Program()
+    p = _LinearProgram()
     for c in choices.values():
         c.at = len(p.costs)
         p.costs += c.cost
@@ -209,7 +209,7 @@ def _program(
     return p
 
 
-def _once(graph: ShardGraph, reader: _Choice, k: int) -> bool:
+def _once(graph: ShardGraph, reader: _ProgramNode, k: int) -> bool:
     """Whether an edge is walked once a step: it belongs to an update."""
     return k < 0 or (reader.op is not None and graph.phase(reader.op) == "update")
 
@@ -217,7 +217,7 @@ def _once(graph: ShardGraph, reader: _Choice, k: int) -> bool:
 def _plan(
     graph: ShardGraph,
     mesh: Mesh,
-    choices: Mapping[str, _Choice],
+    choices: Mapping[str, _ProgramNode],
     edges: Sequence[tuple[str, str, int, str]],
     chosen: Mapping[str, int],
     price: Price | None,

@@ -8,7 +8,9 @@ from .parser import JSON, READS, Grammar, PathUse, add_cache, add_output, at_lea
 def plan(p: Grammar) -> None:
     """`tune plan`."""
     p.add_argument("what", nargs="?", choices=("run",), help="run: carry the plan out on processes of this machine, and compare")
-    p.add_argument("--model", metavar="NAME", help="plan this model: gpt2, gpt2-medium, gpt2-tiny")
+    p.add_path("--model", use=READS, metavar="MODEL", help="gpt2, gpt2-medium, gpt2-tiny, or FILE.py:FUNCTION of tensors")
+    p.add_argument("--shape", metavar="x=64x128,..", help="of a function: shapes of its arguments, as for tune graph")
+    p.add_argument("--dtype", help="of a function: element type of arguments that have none; default float32")
     p.add_argument("--devices", type=at_least(1), metavar="N", help="of a model: devices; default 2")
     p.add_argument("--batch", type=at_least(1), metavar="N", help="of a model: sequences of a step; default two a device")
     p.add_argument("--threads", type=at_least(1), metavar="N", help="of a model: threads of a device; default 1")

@@ -13,9 +13,12 @@ from ..terminal.style import bytes_text, duration
 from .schedule_command import size
 
 if TYPE_CHECKING:
+    from ...placement.captured_graph import CapturedPrices
     from ...placement.kernel_prices import KernelPrices
     from ...placement.pipeline_costs import Link
     from ...placement.planner import DevicePlan, Found, Model
+
+    Prices = KernelPrices | CapturedPrices
 
 ADAM = 8.0
 """Bytes of optimiser state for each element of a parameter."""
@@ -25,9 +28,10 @@ def run(args: Namespace) -> int:
     """Search, and say what was found and why."""
     from ...placement.planner import at_twice_the_bandwidth
 
-    prices, (link, measured), memory = _prices(args), _link(), _memory(args)
-    found = searched(args, prices)
-    faster = at_twice_the_bandwidth(model_of(args.model), found, prices, link, memory)
+    model, prices = asked(args)
+    (link, measured), memory = _link(), _memory(args)
+    found = searched(args, model, prices)
+    faster = at_twice_the_bandwidth(model, found, prices, link, memory)
     if args.json is not None:
         write(args.json, json.dumps(_facts(found, faster, prices, measured), indent=1) + "\n")
     if args.json != "-":
@@ -35,37 +39,52 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def searched(args: Namespace, prices: KernelPrices | None = None) -> Found:
+def searched(args: Namespace, model: Model, prices: Prices) -> Found:
     """The best plan of the model that the arguments name."""
     from ...placement.planner import plan
 
     devices = args.devices or 2
-    return plan(model_of(args.model), devices, args.batch or 2 * devices, prices or _prices(args), _link()[0], _memory(args))
+    return plan(model, devices, args.batch or 2 * devices, prices, _link()[0], _memory(args))
 
 
 def _memory(args: Namespace) -> float:
     return math.inf if args.memory is None else size(args.memory, "--memory")
 
 
-def _prices(args: Namespace) -> KernelPrices:
+def asked(args: Namespace) -> tuple[Model, Prices]:
+    """The model that the arguments name, and the prices of its operations. Raises UsageError."""
     from ... import cache
     from ...devices import get
     from ...placement.kernel_prices import KernelPrices
-
-    return KernelPrices(get("cpu"), args.threads or 1, cache.open(args.cache))
-
-
-def model_of(name: str) -> Model:
-    """The model of a name. Raises UsageError."""
     from ...placement.model_graphs import GPT2, transformer
     from ...placement.planner import Model
 
+    name, device, threads, store = args.model, get("cpu"), args.threads or 1, cache.open(args.cache)
+    if ":" in name:
+        return _function(args, device, threads, store)
     if name not in GPT2:
-        raise UsageError(f"there is no model {name!r}; there are {', '.join(GPT2)}")
+        raise UsageError(f"there is no model {name!r}; there are {', '.join(GPT2)}, and FILE.py:FUNCTION of tensors")
+    if args.shape is not None or args.dtype is not None:
+        raise UsageError(f"--shape and --dtype are for FILE.py:FUNCTION; {name} has its own")
     shape = GPT2[name]
-    return Model(
-        name, shape.layers, lambda layers, batch: transformer(shape, batch, layers, state=ADAM), 4.0 * shape.sequence * shape.hidden
-    )
+    boundary = 4.0 * shape.sequence * shape.hidden
+    model = Model(name, shape.layers, lambda layers, batch: transformer(shape, batch, layers, state=ADAM), boundary)
+    return model, KernelPrices(device, threads, store)
+
+
+def _function(args: Namespace, device: Any, threads: int, store: Any) -> tuple[Model, Prices]:
+    """A function of tensors: one stage, without a backward pass but for what it computes itself."""
+    from ...placement.captured_graph import CapturedPrices, captured_graph
+    from ...placement.planner import Model
+    from ..functions.tracing import ask
+
+    if args.batch is not None:
+        raise UsageError("--batch is for models by name: a function's sizes are those of --shape")
+    found = ask(args.model, args.shape, args.dtype)
+    graph = captured_graph(found.facts, found.kernels)
+    firsts = {op.name.partition(" ")[0]: op.name for op in reversed(graph.ops)}
+    kernels = {firsts[str(k)]: kernel for k, kernel in enumerate(found.kernels) if kernel is not None}
+    return Model(args.model, 1, lambda *_: graph, 0.0), CapturedPrices(kernels, device, threads, store)
 
 
 def _link() -> tuple[Link, bool]:
@@ -77,7 +96,7 @@ def _link() -> tuple[Link, bool]:
     return (Link(13e-6, 1 / 3.4e9), False) if measured is None else (measured.link, True)
 
 
-def _facts(found: Found, faster: Found, prices: KernelPrices, measured: bool) -> dict[str, Any]:
+def _facts(found: Found, faster: Found, prices: Prices, measured: bool) -> dict[str, Any]:
     return {
         "schema": 1,
         "plan": _plan(found.best),
@@ -110,11 +129,12 @@ def _plan(p: DevicePlan) -> dict[str, Any]:
     }
 
 
-def _print(found: Found, faster: Found, prices: KernelPrices, measured: bool) -> None:
+def _print(found: Found, faster: Found, prices: Prices, measured: bool) -> None:
     from ...placement.planner import layouts_of, placement_name
 
     best = found.best
-    print(f"{best.model}, a batch of {best.batch}, {best.devices} device{'s' * (best.devices > 1)}: {best.name}")
+    batch = "" if ":" in best.model else f", a batch of {best.batch}"
+    print(f"{best.model}{batch}, {best.devices} device{'s' * (best.devices > 1)}: {best.name}")
     print(f"a step      {duration(best.step)}; {bytes_text(int(best.memory))} on the fullest device; {best.binding} binds")
     for name, seconds in sorted(best.parts().items(), key=lambda x: -x[1]):
         print(f"  {seconds / best.step:6.1%}  {duration(seconds):>9}  {name}")

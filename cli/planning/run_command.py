@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 from typing import Any
 
-from ...ir.errors import VerifyError
+from ...ir.errors import UsageError, VerifyError
 from ..terminal.output import write
 from ..terminal.style import duration
 
@@ -58,17 +58,20 @@ def _larger(spec: Any) -> dict[str, int]:
 def _spec(args: Namespace) -> Any:
     """The run that the arguments ask for: a plan of the model, or one that they spell out."""
     from ...placement.running.run_spec import RunSpec
-    from .model_command import searched
+    from .model_command import asked, searched
 
     layers = 8
     if args.model is not None:
-        found = searched(args).best
+        found = searched(args, *asked(args)).best
         layers = found.stages[-1].layers.stop
         if args.schedule is None:
             return RunSpec(**_of_plan(found), layers=layers)
-    stages, tensor = args.stages or args.devices or 2, args.tensor or 1
-    ranks = args.devices or stages * tensor
-    data = max(1, ranks // (stages * tensor))
+    tensor, data = args.tensor or 1, 1
+    stages = args.stages or max(1, (args.devices or 2 * tensor) // tensor)
+    if args.devices is not None:
+        data, left = divmod(args.devices, stages * tensor)
+        if left or not data:
+            raise UsageError(f"{args.devices} devices are no multiple of {stages} stages x {tensor} tensor-parallel ranks")
     count = args.microbatches or 4 * stages
     return RunSpec(stages, tensor, data, args.schedule or "1f1b", count, args.zero or 0, layers, inner=16 * tensor)
 

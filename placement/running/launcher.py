@@ -28,7 +28,7 @@ GRACE_S = 3.0
 
 @dataclass(frozen=True)
 class Ran:
-    """A run's `wrong` arrays (none: equal to one process, bit by bit or within the bound), `seconds` of its last step
+    """A run's `wrong` arrays (none: equal to one process, bit by bit or within the bound), `seconds` of a step
     (the slowest rank's), and `op_seconds`: of each kind of operation (U: updates) on each rank, in a step, without waiting for
     others."""
 

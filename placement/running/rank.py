@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 import time
 import traceback
@@ -140,23 +141,24 @@ class RankRun:
         self.sending: list[tuple[Any, Any]] = []
         self.inbox: dict[tuple[str, int, int], Any] = {}
         """Results that stay on this stage."""
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, list[float]] = {}
 
     def run(self) -> dict[str, Any]:
-        """All steps; what differs from one process, and how long the last step took."""
-        took = 0.0
+        """All steps; what differs from one process, and how long a step took, by the median of those after the first."""
+        took = []
         with np.errstate(over="ignore"):
             for step in range(self.spec.steps):
                 self.at.say("waits for the others before the step")
                 self.world.Barrier()
                 began = time.perf_counter()
                 self._step(step)
-                took = time.perf_counter() - began
+                took.append(time.perf_counter() - began)
         self.at.say("compares")
         wrong = self._compared()
         for group in self.groups:
             group.Free()
-        return {"rank": self.world.Get_rank(), "seconds": took, "wrong": wrong, "op_seconds": self.seconds}
+        ops = {kind: statistics.median(each) * len(each) / self.spec.steps for kind, each in self.seconds.items()}
+        return {"rank": self.world.Get_rank(), "seconds": statistics.median(took[1:] or took), "wrong": wrong, "op_seconds": ops}
 
     def _step(self, step: int) -> None:
         for block in self.schedule.orders[self.stage]:
@@ -164,7 +166,7 @@ class RankRun:
                 self.at.say(f"{op} of step {step} on stage {self.stage}")
                 began = time.perf_counter()
                 waited = {"F": self._forward, "B": self._backward, "BW": self._backward, "W": self._weight}[op.kind](op, step)
-                self.seconds[op.kind] = self.seconds.get(op.kind, 0.0) + (time.perf_counter() - began - waited) / self.spec.steps
+                self.seconds.setdefault(op.kind, []).append(time.perf_counter() - began - waited)
                 if op.kind == "BW":
                     self._weight(op, step)
         self.at.say(f"waits for its sends of step {step}")
@@ -175,7 +177,7 @@ class RankRun:
             self.at.say(f"update of step {step}, chunk {chunk} on stage {self.stage}")
             began = time.perf_counter()
             part.update(self.spec.fault != "missing-all-reduce" or self.spec.tensor > 1)
-            self.seconds["U"] = self.seconds.get("U", 0.0) + (time.perf_counter() - began) / self.spec.steps
+            self.seconds.setdefault("U", []).append(time.perf_counter() - began)
 
     def _neighbour(self, op: StageOp, ahead: int) -> tuple[int, int] | None:
         """(stage, chunk) of the part before or after."""

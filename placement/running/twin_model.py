@@ -12,7 +12,7 @@ import numpy as np
 from .run_spec import RunSpec
 
 Array = Any
-KEEP, RATE = {"int64": 3, "float32": 0.9, "float64": 0.9}, {"int64": 1, "float32": 0.01, "float64": 0.01}
+KEEP = {"int64": 3, "float32": 0.9, "float64": 0.9}
 
 
 def weights(spec: RunSpec, layer: int) -> tuple[Array, Array]:
@@ -45,7 +45,9 @@ def slope(h: Array) -> Array:
 def stepped(spec: RunSpec, weight: Array, momentum: Array, gradient: Array) -> tuple[Array, Array]:
     """(weight, momentum) after a step."""
     kept = momentum * np.asarray(KEEP[spec.dtype], spec.dtype) + gradient
-    return weight - np.asarray(RATE[spec.dtype], spec.dtype) * kept, kept
+    rows = spec.microbatches * spec.data * spec.batch
+    rate = 1 if spec.dtype == "int64" else 0.01 / rows  # of the mean gradient: a step that diverges would make roundings large
+    return weight - np.asarray(rate, spec.dtype) * kept, kept
 
 
 @dataclass

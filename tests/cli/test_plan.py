@@ -28,6 +28,9 @@ def test_one_schedule_is_simulated_drawn_kept_and_read(tune: Tune, tmp_path: Pat
     "words, says",
     [
         ((), "say --model NAME"),
+        (("--model", "gpt2", "--shape", "x=2"), "--shape and --dtype are for FILE.py:FUNCTION"),
+        (("run", "--devices", "3", "--stages", "2"), "no multiple of 2 stages x 1 tensor-parallel ranks"),
+        (("--model", "none.py:f"), "there is no file none.py"),
         (("--model", "gpt2", "--zero", "2"), "--tensor and --zero are for tune plan run"),
         (("--model", "gpt9"), "there is no model 'gpt9'; there are gpt2"),
         (("--model", "gpt2", "--schedule", "1f1b"), "do not go together"),
