@@ -59,7 +59,23 @@ def quick(command: list[str]) -> list[str]:
 
 def test_there_are_commands() -> None:
     assert {c[0] for c in commands()} == {
-        *("run", "show", "bench", "pin", "explain", "check", "report", "kernels", "devices", "cache", "export", "graph", "model", "profile")
+        *(
+            "run",
+            "show",
+            "bench",
+            "pin",
+            "explain",
+            "check",
+            "report",
+            "kernels",
+            "devices",
+            "cache",
+            "export",
+            "graph",
+            "model",
+            "plan",
+            "profile",
+        )
     }
 
 
@@ -74,6 +90,9 @@ def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
             continue
         if command[0] == "export":  # needs a file of one's own: tests/export runs it
             assert build_parser().parse_args(command).source == "my.py:step"
+            continue
+        if command[0] == "plan" and "--model" in command:  # takes half a minute: tests/cli plans a smaller one
+            assert build_parser().parse_args(command).model == "gpt2"
             continue
         if "--fleet" in command:  # needs machines: docs/fleet.md, and tests/fleet run such commands
             assert build_parser().parse_args(command).fleet == "tls://host:8786"

@@ -307,6 +307,8 @@ def test_a_foreign_cache_is_refused_and_untouched(tune: Tune, tmp_path: Path, ki
         mine = {d: v for d, v in given.items() if any(a.dest == d for a in place.parser._actions)}
         if place.command in (("cache", "list"), ("report",), ("cache", "show"), ("cache", "push"), ("cache", "export"), ("cache", "clear")):
             mine.pop("shape", None)
+        if place.command == ("plan",):
+            mine = {"cache": str(path), "model": "gpt2-tiny"}
         mine |= {"against": "start"} if place.command == ("bench",) else {}
         mine |= {"opts": "best"} if place.command in (("bench",), ("show",), ("explain",)) else {}
         more = ["--all"] if place.command == ("cache", "clear") else []
