@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..devices.cpu.c_compiler import portable_flags
 from ..ir.errors import UsageError
-from ..program.program import Signature
-from .program import ALIGN, ExportedArray, ExportedCall, ExportedProgram
+from .program import ALIGN, ExportedArray, ExportedCall, ExportedKernel, ExportedProgram, c_name
+
+if TYPE_CHECKING:
+    from ..targets import Target
 
 MARK = "tilewright-export.json"
 """The file by which a folder is known as one that an export made."""
@@ -32,15 +34,15 @@ SUPPORTS = {
 def write(program: ExportedProgram, folder: Path) -> list[str]:
     """Write the library; returns the files' names. Raises UsageError where the folder has files that no export made."""
     _claim(folder)
-    texts = list(dict.fromkeys(c.text for c in program.calls if c.signature is not None))
     n, files = program.name, {}
-    for i, text in enumerate(texts):
-        files[f"{n}_k{i}.c"] = _kernel(program, i, text)
+    kernels = [_kernels(program, i) for i in range(len(program.targets))]
+    for stems in kernels:
+        files |= {f"{stem}.c": _kernel(stem, k.text) for stem, k in stems.values()}
     files[f"{n}.h"] = _header(program)
-    files[f"{n}.c"] = _source(program, texts)
+    files[f"{n}.c"] = _source(program, kernels)
     files[f"{n}_weights.S"] = _weights(n)
     files[f"{n}_test.c"] = _test(program)
-    sources = [f"{n}.c", *(f"{n}_k{i}.c" for i in range(len(texts))), f"{n}_weights.S"]
+    sources = [[f"{stem}.c" for stem, _ in stems.values()] for stems in kernels]
     files["Makefile"] = _makefile(program, sources)
     files["CMakeLists.txt"] = _cmake(program, sources)
     files[f"{n}.pc.in"] = (
@@ -79,11 +81,11 @@ def _claim(folder: Path) -> None:
 def _facts(program: ExportedProgram, files: Sequence[str]) -> dict[str, Any]:
     sizes = [{"name": x.name, "low": x.low, "high": x.high} for x in program.symbols]
     arrays = [{"name": a.name, "dtype": a.dtype.name, "shape": list(a.shape), "role": a.role} for a in program.arrays]
-    kernels = [{"name": c.name, "schedule": c.opts, "from": c.origin} for c in program.calls]
+    kernels = [{"name": c.name, "schedule": c.opts, "from": c.origin} for c in program.calls if c.kernels]
     return {
         "schema": 1,
         "name": program.name,
-        "target": program.target.name,
+        "targets": [t.name for t in program.targets],
         "sizes": sizes,
         "arrays": arrays,
         "kernels": kernels,
@@ -96,14 +98,25 @@ def _padded(data: bytes) -> bytes:
 
 
 # C ------------------------------------------------------------------------------------------------------------------
-def _symbol(program: ExportedProgram, number: int, phase: int) -> str:
-    return f"{program.name}_k{number}_p{phase}"
+Kernels = dict[str, tuple[str, ExportedKernel]]
+"""Of one target: each text's file without its ending, and a kernel that has the text."""
 
 
-def _kernel(program: ExportedProgram, number: int, text: str) -> str:
+def _label(target: Target) -> str:
+    """What C calls a target."""
+    return c_name(target.cpu)
+
+
+def _kernels(program: ExportedProgram, target: int) -> Kernels:
+    found = {c.kernels[target].text: c.kernels[target] for c in program.calls if c.kernels}
+    start = f"{program.name}_{_label(program.targets[target])}" if len(program.targets) > 1 else program.name
+    return {text: (f"{start}_k{i}", k) for i, (text, k) in enumerate(found.items())}
+
+
+def _kernel(stem: str, text: str) -> str:
     """A kernel's text, with names of this library."""
     for entry, phase in re.findall(r"^void (\w+_p(\d+))\(", text, re.MULTILINE):
-        text = re.sub(rf"\b{entry}\b", _symbol(program, number, int(phase)), text)
+        text = re.sub(rf"\b{entry}\b", f"{stem}_p{phase}", text)
     return text
 
 
@@ -122,7 +135,7 @@ def _header(program: ExportedProgram) -> str:
     n, upper = program.name, program.name.upper()
     sizes = [f" *   {x.name}: a size from {x.low} to {x.high}" for x in program.symbols]
     lines = "\n".join([*sizes, *map(_described, program.arrays)])
-    return f"""/* {n}: exported by Tilewright for {program.target.name}.
+    return f"""/* {n}: exported by Tilewright for {", ".join(t.cpu for t in program.targets)}.
  *
  *   void *memory = aligned_alloc({ALIGN}, {upper}_MEMORY(1));
  *   {n}_instance *it;
@@ -132,6 +145,7 @@ def _header(program: ExportedProgram) -> str:
  *
 {lines}
  *
+ * {n}_open takes the code for this processor; {n}_open_for that of a processor by name, and {n}_target says which it is.
  * Arrays that are written overlap no other one. An instance serves one call at a time; several instances, each with its own memory, may run
  * at once and share the weights. Nothing is allocated, and no call ends the process. */
 #ifndef TILEWRIGHT_{upper}_H
@@ -148,7 +162,7 @@ enum {n}_error {{
     {upper}_OK = 0,
     {upper}_NO_MEMORY = 1,  /* less than {upper}_MEMORY(threads), or not aligned to {ALIGN} bytes */
     {upper}_THREADS = 2,    /* fewer than 1, or more than 256 */
-    {upper}_PROCESSOR = 3,  /* it lacks instructions that the kernels use */
+    {upper}_PROCESSOR = 3,  /* it lacks instructions that the kernels use, or there is no code for the one that is named */
     {upper}_NULL = 4,       /* an argument is a null pointer */
     {upper}_INDEX = 5,      /* an index lies outside of what it picks from */
     {upper}_SIZE = 6        /* a size is not in its range */
@@ -161,6 +175,8 @@ enum {n}_error {{
 extern const unsigned char {n}_weights[];
 
 int {n}_open({n}_instance **out, void *memory, size_t bytes, const void *weights, int threads);
+int {n}_open_for({n}_instance **out, void *memory, size_t bytes, const void *weights, int threads, const char *target);
+const char *{n}_target(const {n}_instance *it);
 int {n}_run({n}_instance *it{", " if program.arrays or program.symbols else ""}{_parameters(program)});
 void {n}_close({n}_instance *it);
 
@@ -179,18 +195,17 @@ HEAD = 16384
 """Bytes of an instance before its arrays: more than the pool and its threads' ids take."""
 
 
-def _signatures(program: ExportedProgram) -> list[Signature]:
-    return [c.signature for c in program.calls if c.signature is not None]
+def _most(program: ExportedProgram, what: Callable[[ExportedKernel], int]) -> int:
+    """The largest number of all kernels."""
+    return max((what(k) for c in program.calls for k in c.kernels), default=0)
 
 
 def _layout(program: ExportedProgram) -> dict[str, int]:
     """Where the parts of an instance's memory begin; `end` is its size without what each thread needs."""
-    work = max((c.signature.work for c in program.calls if c.signature is not None and not c.once), default=0)
     at = {"arena": HEAD}
     at["state"] = at["arena"] + _rounded(program.arena)
     at["work"] = at["state"] + _rounded(program.state)
-    at["packed"] = at["work"] + _rounded(work)
-    at["end"] = at["packed"] + sum(_rounded(c.signature.work) for c in program.calls if c.signature is not None and c.once)
+    at["end"] = at["work"] + _rounded(_most(program, lambda k: 0 if k.work else k.signature.work))
     return at
 
 
@@ -203,38 +218,34 @@ def _per_thread(program: ExportedProgram) -> int:
 
 
 def _scratch(program: ExportedProgram) -> int:
-    return _rounded(max((s.scratch for s in _signatures(program)), default=0) + 1, 4096)
+    return _rounded(_most(program, lambda k: k.signature.scratch) + 1, 4096)
 
 
-def _source(program: ExportedProgram, texts: Sequence[str]) -> str:
+def _supports(target: Target) -> str:
+    """A test in C."""
+    tests = [f'__builtin_cpu_supports("{w}")' for f in sorted(target.features) for w in SUPPORTS.get(f, ())]
+    return " && ".join(tests) if target.arch == "x86_64" and tests else "1"
+
+
+def _source(program: ExportedProgram, kernels: Sequence[Kernels]) -> str:
     n, upper, at = program.name, program.name.upper(), _layout(program)
-    declared = []
-    for i, text in enumerate(texts):
-        signature = next(c.signature for c in program.calls if c.text == text and c.signature is not None)
-        declared += [f"void {_symbol(program, i, p)}(void **, int64_t *, void *, int64_t, int64_t);" for p in range(len(signature.items))]
-    once, body, packed = [], [], at["packed"]
-    for c in program.calls:
-        first = _call(program, texts, c, range(c.once), f"(base + {packed})")
-        once += first if c.once else []
-        body += _call(
-            program, texts, c, range(c.once, len(c.signature.items) if c.signature else 0), f"(base + {packed if c.once else at['work']})"
-        )
-        packed += _rounded(c.signature.work) if c.signature is not None and c.once else 0
-    body += [f"    memcpy((void *){to}, (const void *){origin}, {nbytes});" for to, origin, nbytes in program.copies]
-    states = [f"    memcpy(base + {at['state'] + to}, weights + {origin}, {nbytes});" for to, origin, nbytes in program.states]
-    tests = " && ".join(f'__builtin_cpu_supports("{w}")' for f in sorted(program.target.features) for w in SUPPORTS.get(f, ()))
-    check = f"""#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (!({tests or 1})) return {upper}_PROCESSOR;
-#endif""" if program.target.arch == "x86_64" else ""  # fmt: skip
+    declared = [
+        f"void {stem}_p{p}(void **, int64_t *, void *, int64_t, int64_t);"
+        for stems in kernels
+        for stem, k in stems.values()
+        for p in range(len(k.signature.items))
+    ]
+    states = [f"    memcpy(it->base + {at['state'] + to}, it->weights + {origin}, {nbytes});" for to, origin, nbytes in program.states]
     nulls = " || ".join(["!it", *(f"!{a.name}" for a in program.arrays)])
-    locals_ = f"""    unsigned char *base = it->base, *arena = base + {at["arena"]}, *state = base + {at["state"]};
-    const unsigned char *weights = it->weights;
-    tw_pool *pool = &it->pool;
-    int64_t sizes[1] = {{0}};
-    (void)base, (void)arena, (void)state, (void)weights, (void)pool, (void)sizes;"""
     outside = " || ".join(f"{x.name} < {x.low} || {x.name} > {x.high}" for x in program.symbols)
     ranges = f"    if ({outside}) return {upper}_SIZE;\n" if outside else ""
+    parameters = f"{n}_instance *it{', ' if program.arrays or program.symbols else ''}{_parameters(program)}"
+    arguments = ", ".join(["it", *(x.name for x in program.symbols), *(a.name for a in program.arrays)])
+    runs = "".join(_run(program, i, stems, at, parameters) for i, stems in enumerate(kernels))
+    names = ", ".join(f'"{t.cpu}"' for t in program.targets)
+    tests = "\n".join(f"    if (target == {i}) return {_supports(t)};" for i, t in enumerate(program.targets))
+    cases = "\n".join(f"    if (it->target == {i}) return run_{_label(t)}({arguments});" for i, t in enumerate(program.targets))
+    initial = "__builtin_cpu_init();" if program.targets[0].arch == "x86_64" else ""
     nl = "\n"
     return f"""/* {n}: exported by Tilewright. The list of kernels, and where their arrays lie in an instance's memory. */
 #include "{n}.h"
@@ -245,33 +256,52 @@ def _source(program: ExportedProgram, texts: Sequence[str]) -> str:
 struct {n}_instance {{
     unsigned char *base;
     const unsigned char *weights;
+    int target;
     tw_pool pool;
     tw_worker workers[TW_MOST_THREADS];
 }};
 _Static_assert(sizeof(struct {n}_instance) <= {HEAD}, "the head of an instance");
 
-int {n}_open({n}_instance **out, void *memory, size_t bytes, const void *given, int threads) {{
+static const char *const targets[] = {{{names}}};
+
+/* Whether this processor, and the system, have the instructions of a target. */
+static int supported(int target) {{
+    {initial}
+{tests}
+    return 0;
+}}
+
+int {n}_open_for({n}_instance **out, void *memory, size_t bytes, const void *given, int threads, const char *name) {{
     if (!out || !memory || !given) return {upper}_NULL;
     *out = 0;
     if (threads < 1 || threads > TW_MOST_THREADS) return {upper}_THREADS;
     if (bytes < {upper}_MEMORY(threads) || ((uintptr_t)memory & {ALIGN - 1})) return {upper}_NO_MEMORY;
-{check}
+    int target = 0;
+    while (target < {len(program.targets)} && ((name && strcmp(name, targets[target])) || !supported(target))) target++;
+    if (target == {len(program.targets)}) return {upper}_PROCESSOR;
     {n}_instance *it = ({n}_instance *)memory;
     it->base = (unsigned char *)memory;
     it->weights = (const unsigned char *)given;
+    it->target = target;
     unsigned char *scratch = (unsigned char *)(((uintptr_t)it->base + {at["end"]} + 4095) / 4096 * 4096);
     tw_open(&it->pool, threads, scratch, {_scratch(program)}, it->workers);
-{locals_}
-{nl.join([*states, *once])}
+{nl.join(states)}
     *out = it;
     return {upper}_OK;
 }}
 
-int {n}_run({n}_instance *it{", " if program.arrays or program.symbols else ""}{_parameters(program)}) {{
+int {n}_open({n}_instance **out, void *memory, size_t bytes, const void *weights, int threads) {{
+    return {n}_open_for(out, memory, bytes, weights, threads, 0);
+}}
+
+const char *{n}_target(const {n}_instance *it) {{
+    return it ? targets[it->target] : "";
+}}
+{runs}
+int {n}_run({parameters}) {{
     if ({nulls}) return {upper}_NULL;
-{ranges}{locals_}
-{nl.join(body)}
-    return {upper}_OK;
+{ranges}{cases}
+    return {upper}_PROCESSOR;
 }}
 
 void {n}_close({n}_instance *it) {{
@@ -280,20 +310,37 @@ void {n}_close({n}_instance *it) {{
 """
 
 
-def _call(program: ExportedProgram, texts: Sequence[str], c: ExportedCall, phases: range, work: str) -> list[str]:
+def _run(program: ExportedProgram, target: int, stems: Kernels, at: Mapping[str, int], parameters: str) -> str:
+    """The function that makes all calls with the code for one target."""
+    body = [line for c in program.calls for line in _call(program, c, target, stems, at["work"])]
+    body += [f"    memcpy((void *){to}, (const void *){origin}, {nbytes});" for to, origin, nbytes in program.copies]
+    nl = "\n"
+    return f"""
+static int run_{_label(program.targets[target])}({parameters}) {{
+    unsigned char *base = it->base, *arena = base + {at["arena"]}, *state = base + {at["state"]};
+    const unsigned char *weights = it->weights;
+    tw_pool *pool = &it->pool;
+    int64_t sizes[1] = {{0}};
+    (void)base, (void)arena, (void)state, (void)weights, (void)pool, (void)sizes;
+{nl.join(body)}
+    return {program.name.upper()}_OK;
+}}
+"""
+
+
+def _call(program: ExportedProgram, c: ExportedCall, target: int, stems: Kernels, work: int) -> list[str]:
     if c.limits:
         tests = " || ".join(f"*(const {C_TYPES[t.name]} *){p} >= {limit}u" for p, (t, limit) in zip(c.pointers, c.limits, strict=True))
         return [f"    if ({tests}) return {program.name.upper()}_INDEX;"]
-    if c.signature is None:
+    if not c.kernels:
         return [f"    memcpy((void *){c.pointers[1]}, (const void *){c.pointers[0]}, {c.nbytes});"]
-    if not len(phases):
-        return []
-    number = texts.index(c.text)
-    pointers = ", ".join(f"(void *){p}" for p in (*c.pointers, work if c.signature.work else "0"))
-    runs = [f"        tw_run(pool, {_symbol(program, number, p)}, {program.size(c.signature.items[p])}, arrays, sizes);" for p in phases]
-    if c.signature.symbols:
+    k = c.kernels[target]
+    stem = stems[k.text][0]
+    pointers = ", ".join(f"(void *){p}" for p in (*k.pointers, k.work or (f"(base + {work})" if k.signature.work else "0")))
+    runs = [f"        tw_run(pool, {stem}_p{p}, {program.size(n)}, arrays, sizes);" for p, n in enumerate(k.signature.items)]
+    if k.signature.symbols:
         names = {x.symbol: x.name for x in program.symbols}
-        runs.insert(0, f"        int64_t sizes[] = {{{', '.join(names[s] for s in c.signature.symbols)}}};")
+        runs.insert(0, f"        int64_t sizes[] = {{{', '.join(names[s] for s in k.signature.symbols)}}};")
     return [f"    {{ /* {c.name}: {c.opts} ({c.origin}) */", f"        void *arrays[] = {{{pointers}}};", *runs, "    }"]
 
 
@@ -307,20 +354,24 @@ def _weights(n: str) -> str:
 """
 
 
-def _kind(program: ExportedProgram, a: ExportedArray) -> int:
-    """How the test compares an array: by bits, or floats of so many bytes."""
-    return a.dtype.size if not program.exact and a.dtype.is_float and a.dtype.size > 1 else 0
-
-
 # test and build -----------------------------------------------------------------------------------------------------
 def _test(program: ExportedProgram) -> str:
     n, upper = program.name, program.name.upper()
     rows = (
-        ", ".join(f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}, {_kind(program, a)}}}" for a in program.arrays)
+        ", ".join(
+            f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}, {a.dtype.size if a.dtype.is_float and a.dtype.size > 1 else 0}}}"
+            for a in program.arrays
+        )
         or "{0, 0, 0}"
     )
     arguments = "".join(f", {x.value}" for x in program.symbols)
     arguments += "".join(f", ({C_TYPES[a.dtype.name]} *)have[{i}]" for i, a in enumerate(program.arrays))
+    tests = "\n".join(f'    if (!bad) bad = test("{t.cpu}", {int(program.exact(t))}, threads, seconds);' for t in program.targets)
+    several = f"""if (error == {upper}_PROCESSOR) {{
+        for (int i = 0; i < COUNT; i++) free(have[i]), free(want[i]);
+        return free(memory), printf("%s: not on this processor\\n", target) < 0;
+    }}
+    printf("%s: ", target);""" if len(program.targets) > 1 else ""  # fmt: skip
     return f"""/* Runs {n} on a recorded call, and compares every bit. Arguments: the number of threads (1); then how many seconds to time calls for. */
 #define _POSIX_C_SOURCE 200809L
 #include "{n}.h"
@@ -351,11 +402,13 @@ static double now(void) {{
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }}
 
-int main(int argc, char **argv) {{
-    static const struct {{ size_t bytes; int role, kind; }} arrays[] = {{{rows}}};
-    enum {{ COUNT = {len(program.arrays)} }};
+static const struct {{ size_t bytes; int role, kind; }} arrays[] = {{{rows}}};
+enum {{ COUNT = {len(program.arrays)} }};
+
+/* The recorded call with the code for one processor; exact: in every bit. */
+static int test(const char *target, int exact, int threads, double seconds) {{
     unsigned char *have[COUNT + 1], *want[COUNT + 1];
-    int threads = argc > 1 ? atoi(argv[1]) : 1, bad = 0;
+    int bad = 0;
     FILE *file = fopen("{n}_test.bin", "rb");
     if (!file) return fprintf(stderr, "{n}_test.bin is not here\\n"), 2;
     for (int i = 0; i < COUNT; i++) {{
@@ -370,16 +423,19 @@ int main(int argc, char **argv) {{
     size_t bytes = ({upper}_MEMORY(threads) + {ALIGN - 1}) / {ALIGN} * {ALIGN};
     void *memory = aligned_alloc({ALIGN}, bytes);
     {n}_instance *it;
-    int error = {n}_open(&it, memory, bytes, {n}_weights, threads);
-    if (!error) error = {n}_run(it{arguments});
-    if (error) return fprintf(stderr, "error %d\\n", error), 2;
+    int error = {n}_open_for(&it, memory, bytes, {n}_weights, threads, target);
+    {several}
+    if (error) return fprintf(stderr, "open: error %d\\n", error), 2;
+    error = {n}_run(it{arguments});
+    if (error) return fprintf(stderr, "run: error %d\\n", error), 2;
     for (int i = 0; i < COUNT; i++) {{
-        size_t wrong = arrays[i].role == 0 ? 0 : differ(have[i], want[i], arrays[i].bytes, arrays[i].kind);
+        if (arrays[i].role == 0) continue;
+        size_t wrong = differ(have[i], want[i], arrays[i].bytes, exact ? 0 : arrays[i].kind);
         if (wrong) bad = printf("array %d: %zu elements differ\\n", i, wrong) > 0;
     }}
-    if (!bad) printf("{"equal bits" if program.exact else "equal but for rounding"}\\n");
-    if (argc > 2) {{
-        double begin = now(), end = begin + atof(argv[2]);
+    if (!bad) printf("%s\\n", exact ? "equal bits" : "equal but for rounding");
+    if (seconds > 0) {{
+        double begin = now(), end = begin + seconds;
         long calls = 0;
         do {{
             {n}_run(it{arguments});
@@ -392,20 +448,34 @@ int main(int argc, char **argv) {{
     free(memory);
     return bad;
 }}
+
+int main(int argc, char **argv) {{
+    int threads = argc > 1 ? atoi(argv[1]) : 1, bad = 0;
+    double seconds = argc > 2 ? atof(argv[2]) : 0;
+{tests}
+    return bad;
+}}
 """
 
 
-def _makefile(program: ExportedProgram, sources: Sequence[str]) -> str:
+def _makefile(program: ExportedProgram, sources: Sequence[Sequence[str]]) -> str:
     n = program.name
-    objects = " ".join(re.sub(r"\.[cS]$", ".o", s) for s in sources)
+    objects = [[re.sub(r"c$", "o", s) for s in several] for several in sources]
+    flags = "\n".join(
+        f"{' '.join(several)}: FLAGS = {' '.join(portable_flags(t))}"
+        for t, several in zip(program.targets, objects, strict=True)
+        if several
+    )
     return f"""# make        lib{n}.so and lib{n}.a
 # make test   runs a recorded call and compares every bit
 CC ?= gcc
 CFLAGS ?= -O2
-FLAGS = {" ".join(portable_flags(program.target))}
-OBJECTS = {objects}
+FLAGS = {" ".join(portable_flags(program.targets[-1]))}
+OBJECTS = {" ".join([f"{n}.o", *(o for several in objects for o in several), f"{n}_weights.o"])}
 
 all: lib{n}.so lib{n}.a
+
+{flags}
 
 %.o: %.c {n}.h tilewright_runtime.h
 \t$(CC) $(CFLAGS) $(FLAGS) -c $< -o $@
@@ -433,14 +503,20 @@ clean:
 """
 
 
-def _cmake(program: ExportedProgram, sources: Sequence[str]) -> str:
+def _cmake(program: ExportedProgram, sources: Sequence[Sequence[str]]) -> str:
     n = program.name
+    groups = [*zip(program.targets, sources, strict=True), (program.targets[-1], [f"{n}.c"])]
+    flags = "\n".join(
+        f'set_source_files_properties({" ".join(several)} PROPERTIES COMPILE_OPTIONS "{";".join(portable_flags(t))}")'
+        for t, several in groups
+        if several
+    )
     return f"""cmake_minimum_required(VERSION 3.13)
 project({n} C ASM)
 find_package(Threads REQUIRED)
-add_library({n} {" ".join(sources)})
+add_library({n} {" ".join(s for _, several in groups for s in several)} {n}_weights.S)
 set_target_properties({n} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-target_compile_options({n} PRIVATE $<$<COMPILE_LANGUAGE:C>:{";".join(portable_flags(program.target))}>)
+{flags}
 set_source_files_properties({n}_weights.S PROPERTIES COMPILE_OPTIONS "-I${{CMAKE_CURRENT_SOURCE_DIR}}" OBJECT_DEPENDS "${{CMAKE_CURRENT_SOURCE_DIR}}/{n}.weights")
 target_include_directories({n} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
 target_link_libraries({n} PUBLIC Threads::Threads)

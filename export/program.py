@@ -7,21 +7,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from hashlib import sha256
 from math import prod
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..devices import get
 from ..ir.dtypes import DType
-from ..ir.errors import OptError, UsageError
+from ..ir.errors import UsageError
 from ..ir.index import bounds, upper
 from ..ir.kernel import Kernel
 from ..ir.node import Node
-from ..ir.normal_form import normalise
-from ..opts import parse, short
-from ..plan.compile import render
+from ..opts import short
 from ..targets.table import entry
 from ..tensor import Tensor
 from ..tensor.capture.call_arguments import read
@@ -34,6 +32,7 @@ from ..tensor.graph.index_checks import CHECK, limits_of
 from ..tensor.graph.symbolic_sizes import extent, number
 from ..tensor.loops import written_out
 from ..tensor.trees import flatten
+from .kernel_text import KernelTexts
 
 if TYPE_CHECKING:
     from ..program.program import Signature
@@ -64,17 +63,26 @@ class ExportedArray:
 
 
 @dataclass(frozen=True)
+class ExportedKernel:
+    """A kernel for one of the targets. `pointers`: C expressions of its arrays; `work`: of its workspace where that is packed weights, ""
+    where calls write it."""
+
+    text: str
+    signature: Signature
+    pointers: tuple[str, ...]
+    work: str = ""
+
+
+@dataclass(frozen=True)
 class ExportedCall:
-    """A kernel that runs; or, without a signature, a copy of `nbytes`, or a test that numbers are below `limits`. `pointers`: C expressions
-    of its arrays. `once`: its first phases, which run when an instance is opened."""
+    """A kernel that runs, for each target; or, without kernels, a copy of `nbytes` between `pointers`, or a test that numbers there are
+    below `limits`."""
 
     name: str
-    text: str
-    signature: Signature | None
-    pointers: tuple[str, ...]
-    opts: str
-    origin: str
-    once: int = 0
+    kernels: tuple[ExportedKernel, ...] = ()
+    opts: str = ""
+    origin: str = ""
+    pointers: tuple[str, ...] = ()
     nbytes: int | str = 0
     limits: tuple[tuple[DType, int], ...] = ()
 
@@ -93,11 +101,11 @@ class ExportedSize:
 
 @dataclass
 class ExportedProgram:
-    """A program without Python. `symbols`: sizes that differ from call to call. `copies`: (to, from, bytes) after the kernels; `states`:
+    """A program without Python. `targets`: processors that it is for, the one with most instructions first. `symbols`: sizes that differ from call to call. `copies`: (to, from, bytes) after the kernels; `states`:
     (offset in the state memory, offset in the weights, bytes); `arena`, `state`: bytes of an instance."""
 
     name: str
-    target: Target
+    targets: tuple[Target, ...]
     arrays: list[ExportedArray] = field(default_factory=list)
     calls: list[ExportedCall] = field(default_factory=list)
     symbols: list[ExportedSize] = field(default_factory=list)
@@ -106,11 +114,12 @@ class ExportedProgram:
     weights: bytearray = field(default_factory=bytearray)
     arena: int = 0
     state: int = 0
+    _texts: dict[str, KernelTexts] = field(default_factory=dict)
+    _kept: dict[bytes, int] = field(default_factory=dict)
 
-    @property
-    def exact(self) -> bool:
-        """Whether the recorded call has the bits that the library gives: it was made on the processor that the library is for."""
-        return self.target.name == get("cpu").target.name
+    def exact(self, target: Target) -> bool:
+        """Whether the recorded call has the bits of a target: it was made on that processor."""
+        return target.name == get("cpu").target.name
 
     def parameter(self, text: str) -> str:
         """A name of C that no other array has."""
@@ -147,10 +156,27 @@ class ExportedProgram:
         return times([spec.dtype.size, *self.shape_of(spec.shape)])
 
     def weight(self, data: bytes) -> int:
-        """Keep bytes; returns their offset."""
-        at = len(self.weights)
-        self.weights += data + bytes(-len(data) % ALIGN)
+        """Keep bytes, equal ones once; returns their offset."""
+        at = self._kept.setdefault(sha256(data).digest(), len(self.weights))
+        if at == len(self.weights):
+            self.weights += data + bytes(-len(data) % ALIGN)
         return at
+
+    def kernel(self, kernel: Kernel, opts: Any, label: tuple[str, str, str], pointers: Sequence[str | bytes]) -> None:
+        """Add a kernel that runs. `label`: its name, schedule and origin; `pointers`: C expressions of its arrays, or the contents of
+        weights, of which the library keeps what its calls read: packed panels, or the arrays themselves."""
+        constant = {i: p for i, p in enumerate(pointers) if isinstance(p, bytes)}
+        made = []
+        for target in self.targets:
+            found = self._texts.setdefault(target.name, KernelTexts(target)).of(kernel, opts, constant)
+            work = f"(weights + {self.weight(found.packed)})" if found.packed is not None else ""
+            places = (
+                p if isinstance(p, str) else f"(weights + {self.weight(p)})" if i in found.reads else "weights"
+                for i, p in enumerate(pointers)
+            )
+            made.append(ExportedKernel(found.text, found.signature, tuple(places), work))
+        name, schedule, origin = label
+        self.calls.append(ExportedCall(name, tuple(made), schedule, origin))
 
 
 def times(factors: Sequence[int | str]) -> int | str:
@@ -159,19 +185,18 @@ def times(factors: Sequence[int | str]) -> int | str:
     return " * ".join([*texts, str(known)]) if texts and known else known
 
 
-def c_target(name: str | None) -> Target:
-    """This machine's processor, or a named one, with C as the language. Raises DeviceError for an unknown name."""
-    return replace(get("cpu").target if name is None else entry(name), lang="c")
-
-
-def as_c(kernel: Kernel, opts: Any, target: Target) -> tuple[str, Signature]:
-    """A schedule's C text, and how it is called. Raises UsageError where the processor cannot have this schedule."""
-    found: Any = SimpleNamespace(target=target)
-    try:
-        made = render(normalise(kernel), parse(opts) if isinstance(opts, str) else opts, found)
-    except OptError as e:
-        raise UsageError(f"{kernel.name}: its schedule is not possible on {target.name}: {e}") from e
-    return made.source.text, made.source.signature
+def c_targets(names: str | None) -> tuple[Target, ...]:
+    """This machine's processor, or named ones (v2,v3,host), the one with most instructions first, with C as the language. Raises
+    DeviceError for an unknown name, UsageError for names that one library cannot have."""
+    words = [w.strip() for w in names.split(",")] if names else ["host"]
+    found = {t.name: replace(t, lang="c") for t in (get("cpu").target if w == "host" else entry(w) for w in words)}
+    if {t.kind for t in found.values()} != {"cpu"}:
+        raise UsageError(f"a library of C is for processors, and {names} names a GPU")
+    if len({t.arch for t in found.values()}) > 1:
+        raise UsageError(
+            f"one library cannot have code of several architectures: {', '.join(f'{t.name} is {t.arch}' for t in found.values())}"
+        )
+    return tuple(sorted(found.values(), key=lambda t: (-len(t.features), t.name)))
 
 
 def raw(x: Any) -> bytes:
@@ -202,12 +227,11 @@ def of_kernel(
     given = [np.asarray((constants or {}).get(b.name, inputs[b.name])) for b in kernel.inputs]
     found = made(*given)
     outs = found if isinstance(found, tuple) else (found,)
-    program = ExportedProgram(c_name(kernel.name), c_target(target))
-    text, signature = as_c(kernel, made.plan.opts, program.target)
-    pointers = []
+    program = ExportedProgram(c_name(kernel.name), c_targets(target))
+    pointers: list[str | bytes] = []
     for i, b in enumerate(kernel.buffers):
         if b.name in (constants or {}):
-            pointers.append(f"(weights + {program.weight(raw(given[i]))})")
+            pointers.append(raw(given[i]))
             continue
         is_input = i < len(given)
         data = raw(given[i] if is_input else outs[i - len(given)])
@@ -215,8 +239,7 @@ def of_kernel(
         label = program.parameter(b.name)
         program.arrays.append(ExportedArray(label, b.dtype, shape_, "input" if is_input else "output", data))
         pointers.append(label)
-    once = signature.once if all(b.name in (constants or {}) for b in kernel.inputs if b.constant) else 0
-    program.calls.append(ExportedCall(kernel.name, text, signature, tuple(pointers), short(made.plan.opts), str(made.origin), once))
+    program.kernel(kernel, made.plan.opts, (kernel.name, short(made.plan.opts), str(made.origin)), pointers)
     return program
 
 
@@ -230,7 +253,7 @@ def of_function(
     bare = inspect.unwrap(function)
     title = name or str(getattr(bare, "__name__", "function"))
     mode = options.get("tune", "record")  # (kernels that come from disk alone have no text)
-    settings = JitOptions(**{**options, "tune": "record" if mode == "use" else mode, "device": "cpu"}).of(bare)
+    settings = JitOptions(**{**options, "tune": "record" if mode == "use" else mode, "device": "cpu", "frozen": True}).of(bare)
     check_symbols(settings.symbols, settings.parameters, bare)
     args = tuple(_own(a) for a in args)  # what is updated is not the caller's
     leaves, structure = flatten((args, {}))
@@ -300,10 +323,10 @@ def of_compiled(
         raise UsageError(f"{name}: NumPy computes {', '.join(hosts)}, which cannot be exported")
     if function.graph.checks:
         raise UsageError(f"{name}: a size of 0 has no result, which calls find out: give a range that begins at 1")
-    program = ExportedProgram(c_name(name), c_target(target), arena=plan.memory.peak)
+    program = ExportedProgram(c_name(name), c_targets(target), arena=plan.memory.peak)
     for (symbol, low, high), value in zip(function.graph.symbols, recorded.sizes, strict=True):
         program.symbols.append(ExportedSize(program.parameter(symbol), symbol, low, high, value))
-    where: dict[tuple[str, int], str] = {}
+    where = Places(program, recorded.closures)
     in_place = {s.state.place for s in plan.states if s.state.kind == "argument"} | set(plan.donated.values())
     for i, ((label, x), data) in enumerate(zip(inputs, recorded.given, strict=True)):
         update, label = i in in_place, program.parameter(label)
@@ -319,13 +342,11 @@ def of_compiled(
         )
         where["given", i] = label
     mutable = {s.state.place for s in plan.states if s.state.kind == "closure"}
-    for i, data in enumerate(recorded.closures):
-        at = program.weight(data)
-        where["closure", i] = f"(weights + {at})"
-        if i in mutable:
-            where["closure", i] = f"(state + {program.state})"
-            program.states.append((program.state, at, len(data)))
-            program.state += -(-len(data) // ALIGN) * ALIGN
+    for i in sorted(mutable):
+        data = recorded.closures[i]
+        where["closure", i] = f"(state + {program.state})"
+        program.states.append((program.state, program.weight(data), len(data)))
+        program.state += -(-len(data) // ALIGN) * ALIGN
     _results(program, recorded, where, results, named)
     for place in range(len(plan.fresh)):
         if ("fresh", place) not in where:  # new values that could not be written in place
@@ -341,9 +362,27 @@ def of_compiled(
     return program
 
 
-def _results(
-    program: ExportedProgram, recorded: Recorded, where: dict[tuple[str, int], str], results: Sequence[Any], names: Sequence[str]
-) -> None:
+class Places(dict[tuple[str, int], str]):
+    """C expressions of where arrays are. A tensor from outside that no call writes becomes a weight when somebody asks."""
+
+    def __init__(self, program: ExportedProgram, closures: Sequence[bytes]) -> None:
+        super().__init__()
+        self._program, self._closures = program, closures
+
+    def __missing__(self, key: tuple[str, int]) -> str:
+        kind, at = key
+        if kind == "arena":
+            return f"(arena + {at})"
+        if kind != "closure":
+            raise KeyError(key)
+        return f"(weights + {self._program.weight(self._closures[at])})"
+
+    def argument(self, key: tuple[str, int]) -> str | bytes:
+        """Of a kernel: where an array is, or a weight's contents."""
+        return self[key] if key[0] != "closure" or key in self else self._closures[key[1]]
+
+
+def _results(program: ExportedProgram, recorded: Recorded, where: Places, results: Sequence[Any], names: Sequence[str]) -> None:
     """A parameter for each result; a fresh array is the first result that it is, others are copied."""
     function = recorded.compiled
     plan, fresh = function.plan, function.sequence.fresh_specs(recorded.sizes)
@@ -366,29 +405,22 @@ def _results(
             key = ("given" if source.kind == "argument" else "closure", source.place)
         late.append((label, key, times([value.dtype.size, *program.shape_of(shape)])))
     for label, key, nbytes in late:
-        origin = f"(arena + {key[1]})" if key[0] == "arena" else where[key]
-        program.copies.append((label, origin, nbytes))
+        program.copies.append((label, where[key], nbytes))
 
 
-def _calls(program: ExportedProgram, function: CompiledFunction, where: Mapping[tuple[str, int], str]) -> None:
+def _calls(program: ExportedProgram, function: CompiledFunction, where: Places) -> None:
     plan, sequence = function.plan, function.sequence
-    texts: dict[tuple[int, str], tuple[str, Signature]] = {}
     for c in function.calls:
-        spots = [plan.spots[p] for p in (*c.inputs, *c.outputs)]
-        pointers = [f"(arena + {s.at})" if s.kind == "arena" else where[s.kind, s.at] for s in spots]
+        spots = [(s.kind, s.at) for s in (plan.spots[p] for p in (*c.inputs, *c.outputs))]
         if c.host is not None and c.host.name == CHECK:
             limits = tuple(limits_of(c.host))
-            program.calls.append(ExportedCall(CHECK, "", None, tuple(pointers[: len(limits)]), "", "", limits=limits))
+            program.calls.append(ExportedCall(CHECK, pointers=tuple(where[s] for s in spots[: len(limits)]), limits=limits))
             continue
         if c.host is not None:  # a copy
             nbytes = program.nbytes(sequence.specs[c.outputs[0]])
-            program.calls.append(ExportedCall("copy", "", None, tuple(pointers), "", "", nbytes=nbytes))
+            program.calls.append(ExportedCall("copy", pointers=tuple(where[s] for s in spots), nbytes=nbytes))
             continue
         found = next(k for k in function.kernels if k.executable is c.executable)
         if c.kernel is None:
             raise UsageError(f"{program.name}: the kernel {c.name} is known by its object only: clear the warm start and export again")
-        key = (id(c.executable), found.opts)
-        if key not in texts:
-            texts[key] = as_c(c.kernel, found.opts, program.target)
-        text, signature = texts[key]
-        program.calls.append(ExportedCall(c.name, text, signature, tuple(pointers), found.opts, found.origin))
+        program.kernel(c.kernel, found.opts, (c.name, found.opts, found.origin), [where.argument(s) for s in spots])

@@ -86,7 +86,7 @@ def _say(folder: Path, args: Namespace) -> None:
     weights = (folder / f"{name}.weights").stat().st_size
     kernels = [k for k in found["kernels"] if k["schedule"] or k["from"]]
     exact = sum(k["from"] == "exact" for k in kernels)
-    text = f"{folder}: {name} for {found['target']}, {len(kernels)} kernels ({exact} tuned), {bytes_text(weights)} of weights"
+    text = f"{folder}: {name} for {', '.join(found['targets'])}, {len(kernels)} kernels ({exact} tuned), {bytes_text(weights)} of weights"
     out.print(text, soft_wrap=soft_wrapped(out))
     shown = {a["name"]: f"{a['name']}: {a['dtype']}[{', '.join(map(str, a['shape']))}]" for a in found["arrays"]}
     sizes = [f"{x['name']} from {x['low']} to {x['high']}" for x in found["sizes"]]

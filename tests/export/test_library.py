@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from tilewright import Tensor, cond, export, fori_loop, nn, optim, scan, value_and_grad, xp
 from tilewright.cli import main
+from tilewright.devices import get
 from tilewright.ir.errors import UsageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("make")), reason="it needs gcc and make")]
@@ -268,3 +270,74 @@ def test_an_onnx_model(tmp_path: Path) -> None:
     assert outcome(tmp_path / "lib", "m_") == "equal bits"
     x = normal(5, 16, seed=3)
     np.testing.assert_allclose(export.load(tmp_path / "lib")(x), load(tmp_path / "m.onnx")(x), 1e-6, 1e-6)
+
+
+def test_weights_are_packed_when_they_are_exported(tmp_path: Path) -> None:
+    """Panels take the place of a weight that nothing else reads; a weight that something else reads stays too."""
+    weight = Tensor(normal(256, 256))
+    x = normal(128, 256)
+    for name, function, most in (("product", lambda x: x @ weight, 1.1), ("both", lambda x: (x @ weight, weight * 2), 2.1)):
+        export.write(tmp_path / name, function, x, name=name, threads=1)
+        assert "weights + " in (tmp_path / name / f"{name}.c").read_text()
+        assert (tmp_path / name / f"{name}.weights").stat().st_size <= most * 4 * 256 * 256
+        assert outcome(tmp_path / name, name) == "equal bits"
+    assert "weights + 0" in (tmp_path / "product" / "product.c").read_text().split("void *arrays[] =")[1].splitlines()[0].split(", ")[-1]
+
+
+CHOSEN = r"""
+#include "product.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int ran;
+#define WRAP(f) void __real_##f(void **, int64_t *, void *, int64_t, int64_t); \
+    void __wrap_##f(void **a, int64_t *s, void *m, int64_t lo, int64_t hi) { ran |= 1 << COUNTER; __real_##f(a, s, m, lo, hi); }
+#define COUNTER 2
+WRAP(product_x86_64_v2_k0_p0)
+#undef COUNTER
+#define COUNTER 3
+WRAP(product_x86_64_v3_k0_p0)
+static float x[16 * 24], y[16 * 32];
+int main(void) {
+    size_t bytes = PRODUCT_MEMORY(1);
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    product_instance *it;
+    static const char *const asked[] = {0, "x86-64-v2", "x86-64-v3"};
+    for (int i = 0; i < 3; i++) {
+        ran = 0;
+        if (product_open_for(&it, memory, bytes, product_weights, 1, asked[i])) return 1;
+        if (product_run(it, x, y)) return 2;
+        printf("%s %d\n", product_target(it), ran);
+        product_close(it);
+    }
+    return product_open_for(&it, memory, bytes, product_weights, 1, "z80") == PRODUCT_PROCESSOR ? 0 : 3;
+}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="targets of x86-64")
+def test_a_library_has_code_for_several_processors(tmp_path: Path) -> None:
+    """The linker puts counters before the kernels, which say whose code a call ran; only that of v3 has registers of 256 bits."""
+    export.write(tmp_path / "lib", lambda x: x @ W1, normal(16, 24), name="product", target="v2,v3", threads=1)
+    subprocess.run(["make", "-s", "libproduct.a"], cwd=tmp_path / "lib", check=True, capture_output=True)
+    wide = {v: "ymm" in disassembly(tmp_path / "lib" / f"product_x86_64_{v}_k0.o") for v in ("v2", "v3")}
+    assert wide == {"v2": False, "v3": True}
+    assert "ymm" not in disassembly(tmp_path / "lib" / "product.o")
+    (tmp_path / "user.c").write_text(CHOSEN)
+    wraps = [f"-Wl,--wrap=product_x86_64_{v}_k0_p0" for v in ("v2", "v3")]
+    command = ["gcc", "user.c", "-Ilib", "lib/libproduct.a", *wraps, "-lpthread", "-o", "it"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    done = subprocess.run(["./it"], cwd=tmp_path, capture_output=True, text=True)
+    here = "avx2" in get("cpu").target.features
+    if here:
+        assert (done.returncode, done.stdout.splitlines()) == (0, ["x86-64-v3 8", "x86-64-v2 4", "x86-64-v3 8"])
+    else:
+        assert (done.returncode, done.stdout.splitlines()) == (1, ["x86-64-v2 4", "x86-64-v2 4"])
+    said = outcome(tmp_path / "lib", "product").splitlines()
+    assert said == ["x86-64-v3: equal but for rounding" if here else "x86-64-v3: not on this processor", "x86-64-v2: equal but for rounding"]
+    with pytest.raises(UsageError, match="several architectures"):
+        export.write(tmp_path / "more", lambda x: x @ W1, normal(16, 24), target="v2,neon")
+
+
+def disassembly(file: Path) -> str:
+    return subprocess.run(["objdump", "-d", str(file)], check=True, capture_output=True, text=True).stdout

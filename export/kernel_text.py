@@ -1,0 +1,95 @@
+"""A schedule as text, and what it packs once of weights: their panels are weights of the library then, instead of what they were made of."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..devices import get
+from ..ir.errors import OptError, UsageError
+from ..ir.kernel import Kernel
+from ..ir.normal_form import normalise
+from ..lower import lower
+from ..opts import Opt, apply, parse
+from ..plan.identity import source_key
+from ..program.program import Instr, Phase, statements, touched
+from ..renderers import render
+
+if TYPE_CHECKING:
+    from ..program.program import Program, Signature
+    from ..targets import Target
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """A kernel's text for a target. `packed`: what its workspace holds, which no call writes; None: calls write it. `reads`: positions of
+    the parameters that calls touch."""
+
+    text: str
+    signature: Signature
+    reads: frozenset[int]
+    packed: bytes | None = None
+
+
+class KernelTexts:
+    """Texts of schedules for one target, each lowered once."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._lowered: dict[str, Program] = {}
+        self._texts: dict[tuple[int, int], tuple[str, Signature]] = {}
+        self._packs: dict[int, Any] = {}
+
+    def of(self, kernel: Kernel, opts: Any, constant: Mapping[int, bytes]) -> KernelText:
+        """A schedule's text. `constant`: the contents of parameters that are the same in all calls, by position. Raises UsageError where
+        the processor cannot have this schedule."""
+        kernel, wanted = normalise(kernel), tuple(parse(opts) if isinstance(opts, str) else opts)
+        key = source_key(kernel, wanted, self.target, "")
+        if key not in self._lowered:
+            self._lowered[key] = lowered(kernel, wanted, self.target)
+        program = self._lowered[key]
+        once = program.once if _touches(program.phases[: program.once]) <= constant.keys() else 0
+        later = replace(program, phases=program.phases[once:], once=0)
+        if (id(program), once) not in self._texts:
+            source = render(later, self.target)
+            self._texts[id(program), once] = source.text, source.signature
+        packed = self._pack(program, constant) if once else None
+        return KernelText(*self._texts[id(program), once], _touches(later.phases), packed)
+
+    def _pack(self, program: Program, constant: Mapping[int, bytes]) -> bytes:
+        """What the first phases write. They run here, with the vectors that this machine has, whichever the target is."""
+        if id(program) not in self._packs:
+            cpu = get("cpu")
+            source = render(replace(program, phases=program.phases[: program.once]), cpu.target)
+            self._packs[id(program)] = cpu.load(cpu.build(source), source.signature, 1)
+        arrays = {i: np.frombuffer(constant[i], np.uint8) for i in constant}
+        arrays = {i: _aligned(a) for i, a in arrays.items() if a.size}
+        anything = next(iter(arrays.values())).ctypes.data
+        pointers = [arrays[i].ctypes.data if i in arrays else anything for i in range(len(program.params))]
+        kept = self._packs[id(program)].pack(pointers)
+        return ctypes.string_at(kept.address, kept.size)
+
+
+def lowered(kernel: Kernel, opts: Sequence[Opt], target: Target) -> Program:
+    """A schedule's program on a target. Raises UsageError where the target cannot have this schedule."""
+    try:
+        return lower(apply(kernel, opts, target))
+    except OptError as e:
+        raise UsageError(f"{kernel.name}: its schedule is not possible on {target.name}: {e}") from e
+
+
+def _touches(phases: Iterable[Phase]) -> frozenset[int]:
+    """Positions of the parameters whose memory phases touch."""
+    found = (m for p in phases for s in statements(p.body) if isinstance(s, Instr) for m, _ in touched(s))
+    return frozenset(m.base for m in found if m.space == "param")
+
+
+def _aligned(data: Any) -> Any:
+    room = np.empty(data.size + 64, np.uint8)
+    at = -room.ctypes.data % 64
+    room[at : at + data.size] = data
+    return room[at : at + data.size]
