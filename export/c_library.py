@@ -33,8 +33,8 @@ SUPPORTS = {
 
 def write(program: ExportedProgram, folder: Path) -> list[str]:
     """Write the library; returns the files' names. Raises UsageError where the folder has files that no export made."""
-    _claim(folder)
-    n, files = program.name, {}
+    claim(folder)
+    n, files = program.name, dict[str, str]()
     kernels = [_kernels(program, i) for i in range(len(program.targets))]
     for stems in kernels:
         files |= {f"{stem}.c": _kernel(stem, k.text) for stem, k in stems.values()}
@@ -48,19 +48,31 @@ def write(program: ExportedProgram, folder: Path) -> list[str]:
     files[f"{n}.pc.in"] = (
         f"Name: {n}\nDescription: {n}, exported by Tilewright\nVersion: 1\nLibs: -L${{pcfiledir}} -l{n} -lpthread\nCflags: -I${{pcfiledir}}\n"
     )
+    files["python/pyproject.toml"] = f'[build-system]\nrequires = []\nbuild-backend = "build_wheel"\nbackend-path = ["."]\n{_project(n)}'
+    files[f"python/{n}/__init__.py"] = _package(n)
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / f"{n}.weights").write_bytes(bytes(program.weights) or bytes(ALIGN))
     (folder / f"{n}_test.bin").write_bytes(
-        b"".join(_padded(a.before or a.data) + (_padded(a.data) if a.role == "update" else b"") for a in program.arrays)
+        b"".join(padded(a.before or a.data) + (padded(a.data) if a.role == "update" else b"") for a in program.arrays)
     )
-    shutil.copyfile(Path(__file__).with_name("tilewright_runtime.h"), folder / "tilewright_runtime.h")
-    written = [*files, f"{n}.weights", f"{n}_test.bin", "tilewright_runtime.h", MARK]
-    (folder / MARK).write_text(json.dumps(_facts(program, written), indent=1) + "\n")
+    (folder / "python" / n).mkdir(parents=True, exist_ok=True)
+    copies = {
+        "tilewright_runtime.h": "tilewright_runtime.h",
+        f"python/{n}/caller.py": "python_caller.py",
+        "python/build_wheel.py": "wheel_builder.py",
+    }
+    for to, origin in copies.items():
+        shutil.copyfile(Path(__file__).with_name(origin), folder / to)
+    written = [*files, f"{n}.weights", f"{n}_test.bin", *copies, f"python/{n}/facts.json", MARK]
+    facts = json.dumps(_facts(program, written), indent=1) + "\n"
+    for name in (f"python/{n}/facts.json", MARK):
+        (folder / name).write_text(facts)
     return written
 
 
-def _claim(folder: Path) -> None:
+def claim(folder: Path) -> None:
     """Make the folder, or take away what an earlier export wrote there."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file: give a folder")
@@ -70,7 +82,7 @@ def _claim(folder: Path) -> None:
         except (OSError, ValueError, KeyError, TypeError):
             raise UsageError(f"{folder} has files that no export made: give an empty or a new folder") from None
         for name in before:
-            if isinstance(name, str) and Path(name).name == name:
+            if isinstance(name, str) and not Path(name).is_absolute() and ".." not in Path(name).parts:
                 (folder / name).unlink(missing_ok=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,6 +98,7 @@ def _facts(program: ExportedProgram, files: Sequence[str]) -> dict[str, Any]:
         "schema": 1,
         "name": program.name,
         "targets": [t.name for t in program.targets],
+        "memory": {"bytes": _fixed(program), "bytes_each_thread": _per_thread(program)},
         "sizes": sizes,
         "arrays": arrays,
         "kernels": kernels,
@@ -93,7 +106,8 @@ def _facts(program: ExportedProgram, files: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _padded(data: bytes) -> bytes:
+def padded(data: bytes) -> bytes:
+    """With zeros up to what arrays of a recorded call begin at."""
     return data + bytes(-len(data) % ALIGN)
 
 
@@ -355,15 +369,15 @@ def _weights(n: str) -> str:
 
 
 # test and build -----------------------------------------------------------------------------------------------------
+def _recorded(a: ExportedArray) -> str:
+    """An array as the test has it: bytes, role, how it is compared where bits may differ."""
+    kind = a.dtype.size if a.dtype.is_float and a.dtype.size > 1 else 0
+    return f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}, {kind}}}"
+
+
 def _test(program: ExportedProgram) -> str:
     n, upper = program.name, program.name.upper()
-    rows = (
-        ", ".join(
-            f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}, {a.dtype.size if a.dtype.is_float and a.dtype.size > 1 else 0}}}"
-            for a in program.arrays
-        )
-        or "{0, 0, 0}"
-    )
+    rows = ", ".join(map(_recorded, program.arrays)) or "{0, 0, 0}"
     arguments = "".join(f", {x.value}" for x in program.symbols)
     arguments += "".join(f", ({C_TYPES[a.dtype.name]} *)have[{i}]" for i, a in enumerate(program.arrays))
     tests = "\n".join(f'    if (!bad) bad = test("{t.cpu}", {int(program.exact(t))}, threads, seconds);' for t in program.targets)
@@ -500,6 +514,32 @@ clean:
 \trm -f $(OBJECTS) lib{n}.so lib{n}.a {n}_test
 
 .PHONY: all test clean
+"""
+
+
+def _package(n: str) -> str:
+    return f'''"""{n}, exported by Tilewright: `load()` gives its function on NumPy arrays."""
+
+import json
+from pathlib import Path
+
+from .caller import Library
+
+_HERE = Path(__file__).resolve().parent
+
+
+def load(threads=1, target=None):
+    """An instance. `target`: the processor whose code runs, by default the best that this one has."""
+    return Library(str(_HERE / "lib{n}.so"), json.loads((_HERE / "facts.json").read_text()), threads, target)
+'''
+
+
+def _project(n: str) -> str:
+    return f"""
+[project]
+name = "{n.strip("_") or "exported"}"
+version = "1"
+dependencies = ["numpy"]
 """
 
 

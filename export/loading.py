@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
-import threading
-from collections.abc import Mapping
-from math import prod
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import BuildError, DeviceError, UsageError
 from .c_library import MARK
-
-ERRORS = {
-    1: "too little memory",
-    2: "a wrong number of threads",
-    3: "the processor lacks instructions that the kernels use",
-    4: "a null pointer",
-    5: "an index lies outside of what it picks from",
-    6: "a size is not in its range",
-}
+from .python_caller import Library
 
 
 def facts(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -34,7 +20,11 @@ def facts(folder: str | os.PathLike[str]) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((Path(folder) / MARK).read_text())
         if found["schema"] != 1 or not str(found["name"]).isidentifier():
             raise ValueError
+        if found.get("language") == "opencl":
+            raise UsageError(f"{folder} holds a kernel in OpenCL: {found['name']}_host.py calls it")
         return found
+    except UsageError:
+        raise
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(f"{folder} holds no exported library: tune export writes one") from None
 
@@ -50,97 +40,27 @@ def build(folder: str | os.PathLike[str], what: str) -> str:
     return done.stdout
 
 
-class ExportedLibrary:
-    """The library's function on NumPy arrays: inputs by position or name give the outputs, one by itself, several as a tuple. Arrays that the
-    function updates are changed in place, and must be row-major. One call at a time; other threads wait."""
+class ExportedLibrary(Library):
+    """See `Library`; built first where it is not. Its errors are UsageError and DeviceError."""
 
-    def __init__(self, folder: str | os.PathLike[str], threads: int = 1) -> None:
-        self._facts = facts(folder)
-        name, path = self._facts["name"], Path(folder)
-        if not (path / f"lib{name}.so").is_file():
-            build(path, f"lib{name}.so")
-        self._arrays: list[Mapping[str, Any]] = self._facts["arrays"]
-        self._sizes: list[Mapping[str, Any]] = self._facts["sizes"]
-        self._library = ctypes.CDLL(str((path / f"lib{name}.so").resolve()))
-        fixed, each = _memory(path, name)
-        self._memory = np.empty(fixed + threads * each + 64, np.uint8)
-        start = -(-self._memory.ctypes.data // 64) * 64
-        self._instance = ctypes.c_void_p()
-        weights = ctypes.addressof(ctypes.c_ubyte.in_dll(self._library, f"{name}_weights"))
-        opened = getattr(self._library, f"{name}_open")
-        opened.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int]
-        error = opened(ctypes.byref(self._instance), start, fixed + threads * each, weights, threads)
-        if error:
-            raise DeviceError(f"{folder} cannot be opened: {ERRORS.get(error, f'error {error}')}")
-        self._run = getattr(self._library, f"{name}_run")
-        self._run.argtypes = [ctypes.c_void_p, *[ctypes.c_int64] * len(self._sizes), *[ctypes.c_void_p] * len(self._arrays)]
-        self._close = getattr(self._library, f"{name}_close")
-        self._close.argtypes = [ctypes.c_void_p]
-        self._lock = threading.Lock()
+    usage, failure = UsageError, DeviceError
 
-    def __del__(self) -> None:
-        if getattr(self, "_instance", None):
-            self._close(self._instance)
+    def __init__(self, folder: str | os.PathLike[str], threads: int = 1, target: str | None = None) -> None:
+        known = facts(folder)
+        library = Path(folder) / f"lib{known['name']}.so"
+        if not library.is_file():
+            build(folder, library.name)
+        super().__init__(str(library.resolve()), known, threads, target)
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        """The outputs. Raises UsageError for arguments of other types or shapes than those that were exported."""
-        takes = [a for a in self._arrays if a["role"] != "output"]
-        if len(args) > len(takes):
-            raise UsageError(f"{self._facts['name']} takes {len(takes)} arrays, and {len(args)} are given")
-        given = {a["name"]: x for a, x in zip(takes, args)} | named
-        for name in given:
-            if name not in {a["name"] for a in [*takes, *self._sizes]}:
-                raise UsageError(f"{self._facts['name']} has no input {name!r}; its inputs are {', '.join(a['name'] for a in takes)}")
-        sizes = {x["name"]: self._size(x["name"], given) for x in self._sizes}
-        arrays = [self._array(a, given, sizes) for a in self._arrays]
-        with self._lock:
-            error = self._run(self._instance, *sizes.values(), *(x.ctypes.data for x in arrays))
-        if error:
-            raise DeviceError(f"{self._facts['name']}: {ERRORS.get(error, f'error {error}')}")
-        outs = [x for a, x in zip(self._arrays, arrays) if a["role"] == "output"]
-        return outs[0] if len(outs) == 1 else tuple(outs)
-
-    def _size(self, name: str, given: Mapping[str, Any]) -> int:
-        """A size that is given by name, or is a dimension of an array."""
-        if name in given:
-            return int(given[name])
-        for a in self._arrays:
-            for place, n in enumerate(a["shape"]):
-                if n == name and a["name"] in given and np.ndim(given[a["name"]]) == len(a["shape"]):
-                    return int(np.shape(given[a["name"]])[place])
-        raise UsageError(f"{self._facts['name']}: nothing says what the size {name} is: give {name}=, or the array that has it")
-
-    def _array(self, a: Mapping[str, Any], given: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
-        kind, shape = dtype_of(a["dtype"]).np, tuple(_extent(n, sizes) for n in a["shape"])
-        if a["role"] == "output":
-            return np.empty(shape if prod(shape) else (1,), kind)
-        if a["name"] not in given:
-            raise UsageError(f"{self._facts['name']}: {a['name']} is missing: {a['dtype']}{list(shape)}")
-        x = np.asarray(given[a["name"]])
-        if x.dtype != kind or x.shape != shape:
-            raise UsageError(f"{self._facts['name']}: {a['name']} is {a['dtype']}{list(shape)}, and {x.dtype}{list(x.shape)} is given")
-        if a["role"] == "update" and not (x.flags.c_contiguous and x.flags.writeable):
-            raise UsageError(f"{self._facts['name']}: {a['name']} is changed in place: give a row-major array that may be written")
-        return x if x.flags.c_contiguous and x.flags.aligned else np.array(x, kind, order="C")
+    def type_of(self, name: str) -> Any:
+        """NumPy's type of an array's elements, with our own for those that NumPy lacks."""
+        return dtype_of(name).np
 
 
-def _extent(n: int | str, sizes: Mapping[str, int]) -> int:
-    """A size, or what C writes of one."""
-    if isinstance(n, int):
-        return n
-    return int(eval(n.replace("/", "//"), {"__builtins__": {}, "tw_min": min, "tw_max": max}, dict(sizes)))
-
-
-def _memory(folder: Path, name: str) -> tuple[int, int]:
-    """The bytes of an instance, and those for each thread, as the header has them."""
-    line = next(li for li in (folder / f"{name}.h").read_text().splitlines() if "_MEMORY(threads) (" in li)
-    fixed, each = line.partition("(size_t)")[2].partition(" + (size_t)(threads) * ")[::2]
-    return int(fixed), int(each.rstrip(")"))
-
-
-def load_exported(folder: str | os.PathLike[str], threads: int = 1) -> ExportedLibrary:
-    """A library that `tune export` or `export.write` made, built first where it is not. Raises UsageError, BuildError, DeviceError."""
-    return ExportedLibrary(folder, threads)
+def load_exported(folder: str | os.PathLike[str], threads: int = 1, target: str | None = None) -> ExportedLibrary:
+    """A library that `tune export` or `export.write` made, built first where it is not. `target`: the processor whose code runs, by default
+    the best of the library's that this one has. Raises UsageError, BuildError, DeviceError."""
+    return ExportedLibrary(folder, threads, target)
 
 
 def check(folder: str | os.PathLike[str], threads: int = 1) -> str:

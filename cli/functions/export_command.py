@@ -11,7 +11,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from ...ir.errors import UsageError
+from ...ir.errors import UsageError, VerifyError
 from ..terminal.style import bytes_text, console, soft_wrapped
 from .tracing import is_tensor_function, uses_pytorch
 
@@ -32,6 +32,8 @@ def run(args: Namespace) -> int:
     source, folder = args.source or args.kernel, Path(args.out)
     settings = {"threads": args.threads, "cache": args.cache, "target": args.target, "name": args.name}
     options = {key: value for key, value in settings.items() if value is not None}
+    if args.device is not None:
+        return _opencl(source, args, folder)
     if args.source is not None and source.endswith(".onnx"):
         _onnx(source, args.shape, folder, options)
     elif args.source is not None and (is_tensor_function(source, args.shape) or uses_pytorch(source)):
@@ -62,6 +64,27 @@ def _kernel(source: str, args: Namespace, folder: Path, options: dict[str, Any])
 
         program.name = c_name(name)
     write_program(folder, program)
+
+
+def _opencl(source: str, args: Namespace, folder: Path) -> int:
+    from ...export import write_opencl
+    from ...named_kernels import parse_shape
+
+    if args.kernel is None or args.target is not None:
+        raise UsageError("an export for OpenCL is of one kernel, for a device that is here: --kernel NAME --shape … --device opencl")
+    options = {key: value for key, value in {"threads": args.threads, "cache": args.cache}.items() if value is not None}
+    shape = parse_shape(args.shape) if args.shape else None
+    files = write_opencl(folder, source, shape, args.dtype, device=args.device, title=args.name, **options)
+    out, host = console(), next(f for f in files if f.endswith(".py"))
+    out.print(f"{folder}: {', '.join(files)}", markup=False, soft_wrap=soft_wrapped(out))
+    if not args.check:
+        out.print(f"test it:  python {folder / host}", markup=False, soft_wrap=soft_wrapped(out))
+        return 0
+    done = subprocess.run([sys.executable, host], cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise VerifyError(f"{folder / host}: {(done.stdout + done.stderr).strip()}")
+    out.print(f"a recorded call agrees: {done.stdout.strip()}", markup=False)
+    return 0
 
 
 def _function(source: str, shape: str | None, dtype: str | None, folder: Path, options: dict[str, Any]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import subprocess
+import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -334,10 +337,57 @@ def test_a_library_has_code_for_several_processors(tmp_path: Path) -> None:
     else:
         assert (done.returncode, done.stdout.splitlines()) == (1, ["x86-64-v2 4", "x86-64-v2 4"])
     said = outcome(tmp_path / "lib", "product").splitlines()
-    assert said == ["x86-64-v3: equal but for rounding" if here else "x86-64-v3: not on this processor", "x86-64-v2: equal but for rounding"]
+    assert said == [
+        "x86-64-v3: equal but for rounding" if here else "x86-64-v3: not on this processor",
+        "x86-64-v2: equal but for rounding",
+    ]
     with pytest.raises(UsageError, match="several architectures"):
         export.write(tmp_path / "more", lambda x: x @ W1, normal(16, 24), target="v2,neon")
 
 
 def disassembly(file: Path) -> str:
     return subprocess.run(["objdump", "-d", str(file)], check=True, capture_output=True, text=True).stdout
+
+
+CALLER = """
+import sys, numpy as np
+import rows
+assert "tilewright" not in sys.modules
+x = np.arange(300, dtype=np.float32).reshape(50, 6)
+np.save("y.npy", rows.load(threads=2)(x))
+try:
+    rows.load()(x[:, :5])
+except ValueError as e:
+    print(e)
+try:
+    rows.load(target="z80")
+except RuntimeError as e:
+    print(e)
+"""
+
+
+def test_a_wheel_needs_numpy_alone(tmp_path: Path) -> None:
+    """`pip install lib/python` builds it without anything of Tilewright, and the function is called from the wheel."""
+    from tilewright import Var
+
+    export.write(tmp_path / "lib", lambda x: x * 2 + 1, normal(7, 6), name="rows", symbols={"x": {0: Var("n", 1, 64)}}, threads=1)
+    built = "import sys; sys.path.insert(0, '.'); import build_wheel; print(build_wheel.build_wheel(sys.argv[1]))"
+    command = [sys.executable, "-I", "-c", built, str(tmp_path)]
+    wheel = subprocess.run(command, cwd=tmp_path / "lib" / "python", check=True, capture_output=True, text=True).stdout.strip()
+    with zipfile.ZipFile(tmp_path / wheel) as z:
+        z.extractall(tmp_path / "site")
+        recorded = {line.split(",")[0] for line in z.read("rows-1.dist-info/RECORD").decode().splitlines()}
+        assert recorded == set(z.namelist())
+    (tmp_path / "caller.py").write_text(CALLER)
+    done = subprocess.run(
+        [sys.executable, "caller.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == [
+        "rows: x is float32[50, 6], and float32[50, 5] is given",
+        "rows cannot be opened: the processor lacks instructions that the kernels use, or there is no code for the one that is named",
+    ], done.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.arange(300, dtype=np.float32).reshape(50, 6) * 2 + 1)
