@@ -76,14 +76,14 @@ def _opencl(source: str, args: Namespace, folder: Path) -> int:
     shape = parse_shape(args.shape) if args.shape else None
     files = write_opencl(folder, source, shape, args.dtype, device=args.device, title=args.name, **options)
     out, host = console(), next(f for f in files if f.endswith(".py"))
-    out.print(f"{folder}: {', '.join(files)}", markup=False, soft_wrap=soft_wrapped(out))
+    out.print(f"{folder}: {', '.join(files)}", soft_wrap=soft_wrapped(out))
     if not args.check:
-        out.print(f"test it:  python {folder / host}", markup=False, soft_wrap=soft_wrapped(out))
+        out.print(f"test it:  python {folder / host}", soft_wrap=soft_wrapped(out))
         return 0
     done = subprocess.run([sys.executable, host], cwd=folder, capture_output=True, text=True)
     if done.returncode:
         raise VerifyError(f"{folder / host}: {(done.stdout + done.stderr).strip()}")
-    out.print(f"a recorded call agrees: {done.stdout.strip()}", markup=False)
+    out.print(f"a recorded call agrees: {done.stdout.strip()}")
     return 0
 
 
