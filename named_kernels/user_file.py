@@ -93,7 +93,7 @@ def whole(value: int) -> int:
 _KNOWN = {
     (t.__module__, t.__name__): t
     for t in (
-        whole, dtypes.dtype, node.make, node.AxisInfo, node.SymInfo, buffer.Buffer, body.Reduce, body.Scan, body.Value, body.Monoid, body.Fold, body.Store, blocks.DecidedBlocks,
+        whole, dtypes._named, node.make, node.AxisInfo, node.SymInfo, buffer.Buffer, body.Reduce, body.Scan, body.Value, body.Monoid, body.Fold, body.Store, blocks.DecidedBlocks,
     )
 }  # fmt: skip
 """All that an answer may name."""

@@ -51,7 +51,7 @@ FUNCTIONS = {
     "randn": "tilewright.nn.normal(shape, key=...)", "rand": "tilewright.nn.uniform(shape, key=...)", "random": "tilewright.nn (normal, uniform and randint take a key)",
     "topk": "x.topk(k)", "masked_fill": "xp.where(mask, value, x)", "isneginf": "x == -xp.inf", "isposinf": "x == xp.inf",
     "bool_": "xp.bool", "float_": "xp.float64", "half": "xp.float16", "long": "xp.int64", "grad": "tilewright.grad", "jit": "tilewright.jit",
-    "vmap": "tilewright.vmap", "fft": "numpy.fft, outside of jit",
+    "vmap": "tilewright.vmap",
     "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "average": "xp.mean", "diag": "x.diagonal()", "identity": "xp.eye",
     "tensor_split": "x.split", "atleast_1d": "xp.reshape", "swapdims": "x.swapaxes(i, j)", "t": "x.T",
     "argwhere": "xp.nonzero", "rint": "xp.round", "fix": "xp.trunc",
