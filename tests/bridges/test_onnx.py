@@ -429,12 +429,22 @@ def test_sizes_with_a_range_are_compiled_once() -> None:
         bridge.load(proto, sizes={"breadth": (1, 2)})
 
 
-def test_sizes_that_need_a_value_are_compiled_one_by_one_with_a_warning() -> None:
+def test_a_size_that_is_taken_apart_again_needs_no_value() -> None:
     nodes = [helper.make_node("Reshape", ["x", "flat"], ["a"]), helper.make_node("Reshape", ["a", "three"], ["y"])]
     weights = {"flat": np.array([-1, 6]), "three": np.array([2, -1, 6])}
-    proto = model_of(nodes, [value("x", [2, "n", 6])], [value("y", None)], weights)
-    model = bridge.load(proto, sizes={"n": (1, 9)})
-    with pytest.warns(UserWarning, match="compiled for each set of sizes, since it cannot be for n: in node Reshape"):
-        model(normal(2, 3, 6))
-    for n in (2, 5):
-        np.testing.assert_array_equal(model(normal(2, n, 6)), normal(2, n, 6))
+    model = bridge.load(model_of(nodes, [value("x", [2, "n", 6])], [value("y", None)], weights), sizes={"n": (1, 9)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (3, 1, 9):
+            x = normal(2, n, 6)
+            np.testing.assert_array_equal(model(x), x)
+
+
+def test_sizes_that_need_a_value_are_compiled_one_by_one_with_a_warning() -> None:
+    node, weights = helper.make_node("Conv", ["x", "w"], ["y"]), {"w": np.ones((3, 2, 3), np.float32)}
+    model = bridge.load(model_of([node], [value("x", [1, 2, "n"])], [value("y", None)], weights), sizes={"n": (3, 9)})
+    with pytest.warns(UserWarning, match="compiled for each set of sizes, since it cannot be for n: in node Conv"):
+        model(normal(1, 2, 5))
+    for n in (4, 7):
+        x = normal(1, 2, n)
+        np.testing.assert_allclose(model(x)[0, 0], np.convolve(x[0].sum(0), np.ones(3), "valid"), rtol=1e-5, atol=1e-5)
