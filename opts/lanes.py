@@ -208,12 +208,14 @@ def _load(s: Loops, nest: Nest, part: Part, load: Node) -> float:
 
 
 def _step(s: Loops, part: Part, indices: Sequence[Node], strides: Sequence[int | Node]) -> float:
-    """1 where an access is consecutive along `part`, 0 where it does not vary; else -1."""
+    """1 where an access is consecutive along `part`, or along each of its vectors, 0 where it does not vary; else -1."""
     total = 0
     for i, step in zip(indices, strides, strict=True):
         if part.axis not in axes_of(i):
             continue
         k = s.coefficient(i, part.var)
+        if k is None:
+            k = s.lane_coefficient(i, part.var, min(s.width, part.trips & -part.trips))
         if k is None or not isinstance(step, int):
             return -1.0
         total += k * step

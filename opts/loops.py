@@ -11,7 +11,8 @@ from ..ir import index as ix
 from ..ir.body import Value
 from ..ir.dtypes import index
 from ..ir.kernel import Kernel
-from ..ir.node import Node, walk
+from ..ir.node import Node, axes_of, walk
+from ..ir.node import axis as make_axis
 from ..ir.operators import substitute
 from ..targets import Target
 from .analysis.interior import interior
@@ -157,6 +158,12 @@ class Loops:
         if var in terms:
             return terms[var]
         return None if any(n is var for n in walk(*terms)) else 0
+
+    def lane_coefficient(self, node: Node, var: Node, width: int) -> int | None:
+        """The `coefficient` along the lanes of each vector of `width` of a part, such as 0 for the number of a group that is whole vectors."""
+        block, lane = make_axis("block of lanes", -(-var.arg.extent // width)), make_axis("lane of a vector", width)
+        terms = ix.parts(substitute(self.inside(node), {var: ix.linear({block: width, lane: 1}, 0)}))[0]
+        return terms.get(lane, None if any(lane in axes_of(t) for t in terms) else 0)
 
     @cached_property
     def _at_parts(self) -> dict[Node, Node]:

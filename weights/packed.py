@@ -14,7 +14,7 @@ import numpy as np
 from ..ir.errors import UsageError
 from ..tensor import Tensor
 from ..tensor.trees import tree_map
-from ..xp import concat, stack
+from ..xp import arange, where
 
 Array = np.ndarray[Any, Any]
 
@@ -121,10 +121,15 @@ class PackedQ4K(_Fields4K, PackedMatrix):
         return (*self.q.shape[:-2], self.q.shape[-2] * 256)
 
     def _values(self) -> Any:
-        s, lead = self.scales, self.q.shape[:-1]
-        a, b, c = s[..., :4], s[..., 4:8], s[..., 8:]
-        scale = concat([a & 63, (c & 15) | ((a >> 2) & 48)], axis=-1).astype("float32") * _last(self.d)
-        least = concat([b & 63, (c >> 4) | ((b >> 2) & 48)], axis=-1).astype("float32") * _last(self.dmin)
+        lead = self.q.shape[:-1]
+        parts = self.scales.astype("int32").reshape(*lead, 3, 1, 4)  # of scales, of least numbers, and four bits of the last four of each
+        last = arange(2).reshape(2, 1) == 1
+
+        def six_bits(low: Any, high: Any) -> Any:
+            return where(last, high | ((low >> 2) & 48), low & 63).astype("float32").reshape(*lead, 8)
+
+        scale = six_bits(parts[..., 0, :, :], parts[..., 2, :, :] & 15) * _last(self.d)
+        least = six_bits(parts[..., 1, :, :], parts[..., 2, :, :] >> 4) * _last(self.dmin)
         q = _nibbles(self.q.reshape(*lead, 4, 32)).reshape(*lead, 8, 32)
         return q.astype("float32") * _last(scale) - _last(least)
 
@@ -150,8 +155,7 @@ class PackedQ6K(_Fields6K, PackedMatrix):
     def _values(self) -> Any:
         lead = self.low.shape[:-1]
         low = _nibbles(self.low.reshape(*lead, 2, 64)).reshape(*lead, 2, 128)
-        high = self.high.reshape(*lead, 2, 32)
-        high = stack([(high >> (2 * i)) & 3 for i in range(4)], axis=-2).reshape(*lead, 2, 128)
+        high = _fields(self.high.reshape(*lead, 2, 32), 2).reshape(*lead, 2, 128)
         q = ((low | (high << 4)).astype("float32") - 32.0).reshape(*lead, 16, 16)
         return q * _last(self.scales.astype("float32") * _last(self.d))
 
@@ -162,7 +166,13 @@ def _last(x: Any) -> Any:
 
 def _nibbles(q: Any) -> Any:
     """(..., n) bytes → (..., 2 n) numbers: the low halves, then the high ones."""
-    return stack([q & 15, q >> 4], axis=-2).reshape(*q.shape[:-1], 2 * q.shape[-1])
+    return _fields(q, 4).reshape(*q.shape[:-1], 2 * q.shape[-1])
+
+
+def _fields(q: Any, bits: int) -> Any:
+    """(..., n) bytes → (..., 8 / bits, n) int32, the lowest bits first. Bytes are widened before, once for all that is in them."""
+    shifts = (arange(8 // bits, dtype="int32") * bits).reshape(-1, 1)
+    return (q.astype("int32").reshape(*q.shape[:-1], 1, q.shape[-1]) >> shifts) & ((1 << bits) - 1)
 
 
 BLOCKS: dict[str, tuple[type[PackedMatrix], int, dict[str, tuple[Any, int]]]] = {

@@ -4,8 +4,9 @@ and where something is the same for a group of neighbours."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import permutations
-from math import gcd, prod
+from math import gcd, lcm, prod
 
 from ...ir.buffer import Buffer, load_parts, loads
 from ...ir.dtypes import index, int32
@@ -16,7 +17,7 @@ from ...opts.analysis.dot_instructions import NARROW as NARROW_TYPES
 from ...opts.analysis.dot_instructions import factors
 from ...opts.analysis.extremes import combine_of
 from ...opts.analysis.structure import extent
-from ...opts.defaults import fit, site_name, waste
+from ...opts.defaults import fit, one_by_one, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
@@ -135,41 +136,62 @@ def _consecutive(kernel: Kernel, n: Nest, a: Node) -> bool:
 # groups with a scale --------------------------------------------------------------------------------------------------
 MOST = 8
 """Vectors of a group at most: more are cut."""
+LONGEST = 512
+"""Elements after which the steps of a sum must be alike again: so many are written out."""
+
+
+@dataclass(frozen=True)
+class _ScaledGroup:
+    """`size` neighbours along a reduced axis have one place in some array, and what is computed is alike in steps of `period`."""
+
+    nest: Nest
+    axis: Node
+    size: int
+    period: int
 
 
 class ScaledGroups(StartRule):
     """Something is the same for a group of neighbours along a sum: weights with a scale and a zero point for each 64. Lanes over the elements
-    of a group, so that what is read once a group is read once, in one of the vectors that a group has; a few rows at once."""
+    of a group, so that what is read once a group is read once, in one of the vectors that a group has. Where elements are computed by where they
+    are (the low or the high halves of bytes), steps until that is as before: each vector is computed in one way. A few rows at once, but where
+    they come from memory."""
 
     name = "scaled groups"
-    quick_places = (0, 1)
+    quick_places = (0,)
 
-    def applies(self, f: StartFacts) -> Iterable[tuple[Nest, Node, int]]:
+    def applies(self, f: StartFacts) -> Iterable[_ScaledGroup]:
         for n in f.reductions:
             found = _group(n)
             if found is None:
                 continue
-            axis, size = found
+            axis, size = found.axis, found.size
             while size > MOST * f.lanes and size % 2 == 0:
                 size //= 2
             size = max(size, f.lanes)  # (of narrower groups a vector has several, whose scales are loaded together and spread)
             if extent(axis) >= size and not (extent(axis) % size and size > f.lanes):
-                yield n, axis, size
+                if found.period % (2 * size) == 0 and found.size == f.lanes:  # two chains of sums
+                    size *= 2
+                yield replace(found, size=size)
 
-    def parameters(self, f: StartFacts, where: tuple[Nest, Node, int]) -> Mapping[str, tuple[int, ...]]:
-        return {"rows": (2, 1, 4)}
+    def parameters(self, f: StartFacts, where: _ScaledGroup) -> Mapping[str, tuple[int, ...]]:
+        rows = [a for a in f.shared if a in where.nest.axes]
+        alone = bool(rows) and one_by_one(f.kernel, f.target, where.nest, rows[-1])
+        most = max(1, f.target.registers * f.lanes // (2 * where.size))  # (half of the registers are sums)
+        return {"rows": tuple(c for c in ((1, 2, 4) if alone else (4, 2, 1)) if c <= most)}
 
-    def schedule(self, f: StartFacts, where: tuple[Nest, Node, int], p: Numbers) -> Opts:
-        n, axis, size = where
+    def schedule(self, f: StartFacts, where: _ScaledGroup, p: Numbers) -> Opts:
+        n, axis, size = where.nest, where.axis, where.size
         rows, copies = [a for a in f.shared if a in n.axes], p["rows"]
         parallel = [opt("PARALLEL", a.arg.name) for a in rows[:1] if extent(a) >= f.threads]
         at_once = [opt("UPCAST", a.arg.name, copies) for a in rows[-1:] if copies > 1 and extent(a) % copies == 0]
-        return (opt("UPCAST", axis.arg.name, size), *at_once, *parallel, *with_rows(f.kernel, f.target))
+        steps = where.period // size if where.period % size == 0 and extent(axis) % where.period == 0 else 1
+        alike = [opt("UNROLL", axis.arg.name, steps)] if steps > 1 else []
+        return (opt("UPCAST", axis.arg.name, size), *alike, *at_once, *parallel, *with_rows(f.kernel, f.target))
 
 
-def _group(n: Nest) -> tuple[Node, int] | None:
-    """A reduced axis, and how many neighbours along it have one place in some array: the common divisor of all that its number is
-    divided by; None where there is no such axis."""
+def _group(n: Nest) -> _ScaledGroup | None:
+    """The first reduced axis along which neighbours share a place: the common divisor of all that its number is divided by; None where there
+    is no such axis."""
     for axis in n.reduce_axes:
         sizes = [
             int(x.arg)
@@ -179,5 +201,16 @@ def _group(n: Nest) -> tuple[Node, int] | None:
             if x.op == "div" and x.dtype is index and x.src[0] is axis
         ]
         if sizes and (common := gcd(*sizes)) > 1:
-            return axis, common
+            return _ScaledGroup(n, axis, common, _period(n, axis))
     return None
+
+
+def _period(n: Nest, axis: Node) -> int:
+    """After how many elements along an axis conditions and numbers that are computed of its place are as before; 1 where there are none, or
+    where that is never."""
+    found = 1
+    asked = [s for x in n.nodes if x.dtype is not index and x.op != "load" for s in x.src if s.dtype is index and axis in axes_of(s)]
+    for x in walk(*asked):
+        if x.op == "mod" and (x.src[0] is axis or (x.src[0].op == "div" and x.src[0].src[0] is axis)):
+            found = lcm(found, x.arg if x.src[0] is axis else x.arg * x.src[0].arg)
+    return found if found <= LONGEST else 1
