@@ -164,11 +164,11 @@ def matmul_fp8_blocks(s: Shape, dtype: DType) -> Kernel:
     return kb.build()
 
 
-@definition("y = x @ (w * scale).T, int8 weights with a scale a channel", SQUARE, ODD, ("bfloat16", "float16"))
+@definition("y = x @ (w * scale).T, int8 weights with a scale a channel", SQUARE, ODD, ("bfloat16", "float16", "float32"))
 def matmul_w8(s: Shape, dtype: DType) -> Kernel:
     """x (m, k) in `dtype`, w (n, k) in int8, scale (n) in float32 → y (m, n) in `dtype`.
 
-    Weights have k last, as linear layers keep them. Every int8 is a bfloat16 and a float16 exactly, so the product is as exact as one of
+    Weights have k last, as linear layers keep them. Every int8 is a number of each of these types exactly, so the product is as exact as one of
     floats, and the scale is applied when the sum is done."""
     m, n, k = s["m"], s["n"], s["k"]
     kb = KernelBuilder("matmul_w8")
@@ -184,7 +184,7 @@ def matmul_w8(s: Shape, dtype: DType) -> Kernel:
     "y = x @ ((w - zero) * scale).T, 4-bit weights, two a byte, in groups",
     {**SQUARE, "group": 128},
     {"m": 7, "n": 37, "k": 45, "group": 16},
-    ("bfloat16", "float16"),
+    ("bfloat16", "float16", "float32"),
 )
 def matmul_w4(s: Shape, dtype: DType) -> Kernel:
     """x (m, k) in `dtype`, w (n, ⌈k / 2⌉) in uint8, scale (n, ⌈k / group⌉) in `dtype`, zero (n, ⌈k / group⌉) in uint8 → y (m, n) in `dtype`.
