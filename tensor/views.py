@@ -116,6 +116,18 @@ class Permuted:
         return self.moved(base)
 
 
+class PermutedPairs(Permuted):
+    """The same of a complex tensor, whose nodes have a last dimension of 2 that stays where it is."""
+
+    __slots__ = ()
+
+    def _order(self, rank: int) -> tuple[int, ...]:
+        return (*super()._order(rank - 1), rank - 1)
+
+    def array(self, base: Any) -> Any:
+        return base.transpose(self._order(base.ndim))
+
+
 class Links:
     """Of a tensor: what it is a view of (`base`, at `place`), its views, how many writes its graph holds, and in which `capture` it became a
     view (None: in none)."""
@@ -164,16 +176,10 @@ def reshaping(call: Callable[..., Any], rows: bool = False) -> Callable[..., Any
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = call(x, *args, **kwargs)
-        if (
-            thread.capture is None
-            and type(out) is type(x)
-            and not x.complex_class
-            and kwargs.get("copy") is not True
-            and _evenly(x, out.shape, rows)
-        ):
+        if thread.capture is None and type(out) is type(x) and kwargs.get("copy") is not True and _evenly(x, out.node.shape, rows):
             if out is x or out.node is x.node:
                 out = type(x).of(x.node, x.device)
-            link(out, x, Reshaped(out.shape))
+            link(out, x, Reshaped(out.node.shape))
         return out
 
     return method
@@ -185,10 +191,10 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = call(x, *args, **kwargs)
-        if thread.capture is None and type(out) is type(x) and not x.complex_class:
+        if thread.capture is None and type(out) is type(x):
             if out.node is x.node:
                 out = type(x).of(x.node, x.device)
-            link(out, x, Permuted(lambda array: moved(array, *args, **kwargs)))
+            link(out, x, (PermutedPairs if x.complex_class else Permuted)(lambda array: moved(array, *args, **kwargs)))
         return out
 
     return method
@@ -204,7 +210,7 @@ def _evenly(tensor: Any, shape: tuple[int, ...], rows: bool) -> bool:
         return True
     import numpy as np
 
-    array = np.empty(root.shape, np.int8)  # (which is never touched, unless it must be copied)
+    array = np.empty(root.node.shape, np.int8)  # (which is never touched, unless it must be copied)
     for p in reversed(places):
         array = p.array(array)
     return bool(array.flags.c_contiguous or not (rows or array.size == 0 or not np.may_share_memory(array, array.reshape(shape))))

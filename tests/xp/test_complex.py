@@ -132,6 +132,9 @@ def test_writes_are_numpys() -> None:
         part += 1
         x *= 2j
         x[x.real > 0] = 0
+        for y in x.T.reshape(5, 2, 2):
+            y[0] = 1j
+        x.swapaxes(0, 1)[1, 2] = 8
         return x + 0
 
     same(changed, numbers(4, 5))
