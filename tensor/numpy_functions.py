@@ -19,6 +19,7 @@ from .moved import VIEWS, ravel
 from .ops import complex_numbers as Z
 from .ops import creation as C
 from .ops import elementwise as E
+from .ops import fft as F
 from .ops import indexing as I
 from .ops import joining as J
 from .ops import linalg as L
@@ -58,6 +59,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "searchsorted": S.searchsorted, "nonzero": S.nonzero, "isin": S.isin, "take": I.take, "take_along_axis": I.take_along_axis,
     "tensordot": L.tensordot, "outer": L.outer, "tril": C.tril, "triu": C.triu, "full_like": C.full_like, "zeros_like": C.zeros_like,
     "ones_like": C.ones_like, "empty_like": C.zeros_like, "meshgrid": C.meshgrid, "broadcast_arrays": C.broadcast_arrays,
+    **{f"fft.{name}": getattr(F, name) for name in (
+        "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn", "fftshift", "ifftshift",
+    )},
     **{f"linalg.{name}": getattr(L, name) for name in (
         "inv", "det", "slogdet", "solve", "cholesky", "eigh", "eigvalsh", "svd", "svdvals", "pinv", "matrix_power",
     )},
@@ -121,7 +125,7 @@ def array_ufunc(ufunc: Any, method: str, args: tuple[Any, ...], kwargs: Argument
 
 
 def _name(function: Callable[..., Any]) -> str:
-    return ("linalg." if "linalg" in function.__module__ else "") + function.__name__
+    return next((f"{part}." for part in ("linalg", "fft") if part in function.__module__), "") + function.__name__
 
 
 def _twin(function: Callable[..., Any], given: dict[str, Any]) -> Any:

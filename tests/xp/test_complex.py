@@ -148,6 +148,8 @@ def test_captured_functions_gradients_and_memory() -> None:
         found = fast(x, y)
         np.testing.assert_allclose(found[0].numpy(), p * q + np.exp(p * 0.1), rtol=1e-11)
         np.testing.assert_allclose(found[1].numpy(), np.abs(p), rtol=1e-11)
+    halved = tw.jit(lambda x: np.fft.irfft(np.fft.rfft(x, axis=-1) * 0.5), numpy=True)
+    np.testing.assert_allclose(halved(a.real), a.real / 2, rtol=1e-9, atol=1e-12)
     product = tw.jit(lambda x, y: x @ y.T, numpy=True)
     for n in (40, 39, 7):
         np.testing.assert_allclose(product(a[:n], b), a[:n] @ b.T, rtol=1e-9)
