@@ -86,7 +86,7 @@ def test_every_command_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.chdir(tmp_path)
     for command in commands():
         if command[0] == "model":  # needs a model: tests/bridges runs it
-            assert build_parser().parse_args(command).model in ("my_model.py:make", "model.onnx")
+            assert build_parser().parse_args(command).model in ("my_model.py:make", "model.onnx", "llama.gguf")
             continue
         if command[0] == "export":  # needs a file of one's own: tests/export runs it
             assert build_parser().parse_args(command).source == "my.py:step"

@@ -288,7 +288,7 @@ def test_a_number_takes_the_type_of_the_steps():
         (lambda x: tw.cond(x > 0, lambda x: x, lambda x: x, x), "one bool is needed"),
         (lambda x: tw.fori_loop(0, 1.5, lambda i, v: v, x), "no whole number"),
         (lambda x: tw.grad(lambda x: tw.while_loop(lambda v: v.sum() < 9, lambda v: v + 1, x).sum())(x), "use scan or fori_loop"),
-        (lambda x: tw.scan(lambda c, y: (c + float(y), None), x, x), "use where"),
+        (lambda x: tw.scan(lambda c, y: (c + float(y), None), x, x), "compute with the tensor itself"),
     ],
 )
 def test_what_is_refused(call: Any, message: str) -> None:
