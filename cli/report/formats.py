@@ -70,8 +70,8 @@ def as_markdown(found: Sequence[ReportEntry]) -> str:
 
 def escaped(text: str, code: bool = False) -> str:
     """Text that stays text inside a table's cell."""
-    text = " ".join(text.split()).replace("|", "\\|")
-    return text.replace("`", "'") if code else "".join(f"\\{c}" if c in "\\`*_<>[]#" else c for c in text)
+    text = " ".join(text.split())
+    return text.replace("`", "'").replace("|", "\\|") if code else "".join(f"\\{c}" if c in "\\`*_<>[]#|" else c for c in text)
 
 
 def as_t4(rows: Sequence[Row]) -> str:
