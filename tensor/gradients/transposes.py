@@ -23,7 +23,7 @@ from ..graph.index_maps import IndexMap, Indices, Shape
 from ..graph.nodes import Scattered, TensorNode, constant_of
 from ..graph.primitives import const as constant
 from ..graph.primitives import elementwise, reduce, reshape, scatter, view
-from ..graph.symbolic_sizes import axis, size_of
+from ..graph.symbolic_sizes import axis, size_of, symbolic
 from ..partition.heads import is_contraction, varies
 
 DEPTH = 16
@@ -58,7 +58,10 @@ def summed(x: TensorNode, over: Iterable[int], alone: bool = False) -> TensorNod
         total = f if total is None else total * f
     out = None if total is None else reduce("add", total, dims)
     if out is None:
-        scale *= prod(x.shape[d] for d in dims)
+        count = prod(x.shape[d] for d in dims)
+        if symbolic((count,)):  # no number to scale by: it is counted
+            return reduce("add", x, dims)
+        scale *= count
     for op, f in outside:
         f = without(f, dims)
         out = (f if op == "mul" else 1.0 / f) if out is None else elementwise(op, out, f)

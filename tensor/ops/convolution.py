@@ -20,6 +20,7 @@ from ..graph.index_maps import Shape
 from ..graph.nodes import TensorNode
 from ..graph.primitives import as_typed, cast, const, expand, reduce, reshape, view, with_gradient
 from ..graph.promotion import promote
+from ..graph.symbolic_sizes import number
 from .creation import all_of, along
 from .elementwise import choose, like, to_floats
 from .movement import keep_dims
@@ -95,7 +96,7 @@ def windows(x: TensorNode, w: WindowLayout) -> TensorNode:
         o, k = axes[len(lead) + d], axes[len(lead) + rank + d]
         place = ix.add(ix.add(ix.mul(o, node_const(w.stride[d])), ix.mul(k, node_const(w.dilation[d]))), node_const(-w.padding[d][0]))
         at.append(place)
-        mask = mask & (place >= 0) & (place < n)
+        mask = mask & (place >= 0) & (place < number(n))
     return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at), _mask(mask)))
 
 
@@ -126,7 +127,7 @@ def reached(x: TensorNode, w: WindowLayout) -> TensorNode:
         moved = ix.add(ix.add(i, k, -w.dilation[d]), node_const(w.padding[d][0]))
         place = ix.floordiv(moved, w.stride[d])
         at.append(place)
-        mask = mask & ix.mod(moved, w.stride[d]).eq(0) & (place >= 0) & (place < n)
+        mask = mask & ix.mod(moved, w.stride[d]).eq(0) & (place >= 0) & (place < number(n))
     return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at), _mask(mask)))
 
 

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import tilewright as tw
 from tilewright import Tensor, xp
+from tilewright.tensor import nn
 
 pytestmark = pytest.mark.many
 
 N = tw.Var("n", 0, 9)
 SIZES = (3, 0, 1, 9, 0, 5)
+WINDOW = Tensor(np.arange(18, dtype=np.float32).reshape(3, 2, 3) - 8)
 EMPTY: dict[str, Callable[[Tensor], Tensor]] = {
     "max": lambda x: x.max(0), "min of each row": lambda x: x.min(1), "argmax": lambda x: x.argmax(0), "argmin of all": lambda x: x.argmin(),
     "max of all": lambda x: x.max((0, 1)), "kept": lambda x: x.max(0, keepdims=True) * 2, "beside a sum": lambda x: (x + 1).max(0) + x.sum(),
@@ -72,3 +74,13 @@ def test_gradients_pass_through_symbolic_rolls_and_tiles() -> None:
     for size in (4, 1, 9):
         x = np.arange(2 * size, dtype=np.float32).reshape(size, 2)
         np.testing.assert_allclose(f(Tensor(x)).numpy(), 3 * (np.roll(x, 1, 0) + np.roll(x, -1, 0)))
+
+
+@pytest.mark.parametrize("f", [lambda x: (x - x.max(0)).sum(), lambda x: (nn.conv(x.mT, WINDOW, padding=1) * 2).sum()], ids=["spread", "windows"])
+def test_gradients_where_a_size_is_summed_over_or_slid_along(f: Callable[[Tensor], Tensor]) -> None:
+    g = tw.jit(lambda x: (f(x), tw.grad(f)(x)), symbols={"x": {0: tw.Var("n", 2, 40)}})
+    for size in (5, 2, 40):
+        x = Tensor(np.random.default_rng(size).standard_normal((size, 2), np.float32))
+        for got, want in zip(g(x), (f(x), tw.grad(f)(x)), strict=True):
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-4)
+    assert len(g.programs) == 1
