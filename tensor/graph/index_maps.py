@@ -214,9 +214,15 @@ def padded(source: Shape, before: Sequence[int], after: Sequence[int]) -> IndexM
     return IndexMap(shape, source, axes, indices, None if mask.op == "const" and mask.arg else mask)
 
 
+def composable(outer: IndexMap, inner: IndexMap) -> bool:
+    """Whether two maps can be one: of a reshape that is read from memory in the other shape, only with a reshape."""
+    return not (outer.lies or inner.lies) or (outer.reshape and inner.reshape)
+
+
 def compose(outer: IndexMap, inner: IndexMap) -> IndexMap:
     """First `inner`, then `outer`: one map from the result of `outer` to the source of `inner`."""
-    if outer.lies or inner.lies:  # both are reshapes
+    if outer.lies or inner.lies:
+        assert composable(outer, inner)
         return reshape(inner.source, outer.shape)
     middle, mask = outer(outer.axes)
     indices, more = inner(middle)

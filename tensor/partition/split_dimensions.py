@@ -119,7 +119,7 @@ def _views_behind(graph: Graph, head: TensorNode) -> Iterator[dict[int, Parts]]:
             todo.extend(n.src)
         elif n.op == "view":
             by = n.arg
-            while n.src[0].op == "view" and not graph.leaf(n.src[0]):
+            while n.src[0].op == "view" and not graph.leaf(n.src[0]) and maps.composable(by, n.src[0].arg):
                 n = n.src[0]
                 by = maps.compose(by, n.arg)
             yield {kept.index(d): p for d, p in _divided(by).items() if d in kept}
@@ -247,7 +247,7 @@ class _Apart:
         source, by = n.src[0], maps.compose(maps.reshape(n.shape, to), n.arg)
         while id(source) not in self.found:
             yield self.whole(source), by
-            if source.op != "view" or self.graph.leaf(source):
+            if source.op != "view" or self.graph.leaf(source) or not maps.composable(by, source.arg):
                 return
             source, by = source.src[0], maps.compose(by, source.arg)
         made = self.found[id(source)][0]

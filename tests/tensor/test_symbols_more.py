@@ -76,7 +76,9 @@ def test_gradients_pass_through_symbolic_rolls_and_tiles() -> None:
         np.testing.assert_allclose(f(Tensor(x)).numpy(), 3 * (np.roll(x, 1, 0) + np.roll(x, -1, 0)))
 
 
-@pytest.mark.parametrize("f", [lambda x: (x - x.max(0)).sum(), lambda x: (nn.conv(x.mT, WINDOW, padding=1) * 2).sum()], ids=["spread", "windows"])
+@pytest.mark.parametrize(
+    "f", [lambda x: (x - x.max(0)).sum(), lambda x: (nn.conv(x.mT, WINDOW, padding=1) * 2).sum()], ids=["spread", "windows"]
+)
 def test_gradients_where_a_size_is_summed_over_or_slid_along(f: Callable[[Tensor], Tensor]) -> None:
     g = tw.jit(lambda x: (f(x), tw.grad(f)(x)), symbols={"x": {0: tw.Var("n", 2, 40)}})
     for size in (5, 2, 40):
@@ -84,3 +86,20 @@ def test_gradients_where_a_size_is_summed_over_or_slid_along(f: Callable[[Tensor
         for got, want in zip(g(x), (f(x), tw.grad(f)(x)), strict=True):
             np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-4)
     assert len(g.programs) == 1
+
+
+def test_heads_are_taken_apart_down_to_a_reshape_that_no_index_says() -> None:
+    """Behind the views of an attention whose batch and heads are one dimension lies a reshape of a symbolic size, and a slice of it."""
+
+    def heads(x: Tensor) -> Tensor:
+        return x.reshape(8, 2, 4, 3).permute(1, 2, 0, 3).reshape(8, 8, 3)
+
+    def f(x: Tensor) -> Tensor:
+        x = (x * 2 + 1).T.reshape(x.shape[0], 24)[:8]
+        scores = (heads(x) @ heads(x * 0.5).mT).reshape(2, 4, 8, 8) + xp.arange(8).astype("float32") * 0.1
+        return scores.softmax(-1).reshape(8, 8, 8) @ heads(x + 1)
+
+    g = tw.jit(f, symbols={"x": {0: tw.Var("n", 8, 64)}})
+    for size in (9, 8, 64):
+        x = Tensor(np.random.default_rng(size).standard_normal((size, 24), np.float32) * 0.3)
+        np.testing.assert_allclose(g(x).numpy(), f(x).numpy(), rtol=1e-4, atol=1e-4)
