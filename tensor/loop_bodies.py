@@ -154,7 +154,7 @@ class LiftedBody:
 def _remade(n: TensorNode, made: set[int]) -> TensorNode:
     """A node that was made while a body was captured, as one of the graph around it."""
     order = list(walk([n], lambda m: m.data is not None or id(m) not in made, differentiated))
-    inside = {id(m) for m in order if id(m) in made and m.data is None}
+    inside = {id(m) for m in order if id(m) in made and m.data is None and m.op != "slot"}  # (a number of the call is one slot everywhere)
     if not inside:
         return n
     table: dict[int, TensorNode] = {}

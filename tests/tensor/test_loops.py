@@ -327,3 +327,9 @@ def test_a_weights_gradient_is_one_product_behind_the_loop():
     f(Tensor(W))
     back = next(c for c in f.programs[0].calls if c.name == "scan gradient")
     assert back.loop is not None and len(back.loop.frame.carries) <= 1  # the carry's own gradient, and no weight
+
+
+def test_a_number_that_changes_from_call_to_call_may_be_read_in_a_body() -> None:
+    f = tw.jit(lambda x, k: tw.cond(x.sum() > 0, lambda v: tw.fori_loop(0, 2, lambda i, u: u * k + i, v), lambda v: v - k, x))
+    for k in (1.5, 2.5, -3.0):
+        assert np.allclose(f(Tensor(B), k).numpy(), (B * k * k + 1) if B.sum() > 0 else B - k)
