@@ -182,7 +182,7 @@ def _power(a: Any, b: Any) -> Any:
         return None
     if type(b) in (int, float) and abs(b) <= 64 and b % 1 == 0:
         return _whole_power(a, int(b))
-    return np.power(a, b)
+    return OPERATORS["pow"](a, b)
 
 
 def _whole_power(x: Array, n: int) -> Any:

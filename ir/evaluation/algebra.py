@@ -15,7 +15,7 @@ from ..body import IDENTITY
 from ..dtypes import DType, bool_
 from ..errors import KernelError
 from . import twin
-from .array_math import COUNTS, INTEGER, ProductLayout, contract, contract_exact, erf, floor_quotient, narrowed
+from .array_math import COUNTS, INTEGER, ProductLayout, contract, contract_exact, erf, floor_quotient, narrowed, power
 
 Array = np.ndarray[Any, Any]
 Quantity = Any
@@ -38,7 +38,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal,
     "ne": np.not_equal,
     **INTEGER,
-    "pow": np.power,
+    "pow": power,
     "floor_div": floor_quotient,
     "floor_mod": np.remainder,
 }

@@ -90,9 +90,20 @@ def floor_quotient(x: Any, y: Any) -> Any:
     """⌊x / y⌋ with the special values of the array API standard: an infinite dividend gives an infinity, an infinite divisor a zero. NumPy
     pairs both with its remainder, and gives NaN and −1."""
     found = np.floor_divide(x, y)
-    if not np.issubdtype(np.result_type(x, y), np.floating):
+    if not np.issubdtype(found.dtype, np.floating):
         return found
+    x, y = np.asarray(x, found.dtype), np.asarray(y, found.dtype)  # (a Python number may be infinite in the type of the other)
     return np.where(np.isinf(x) | np.isinf(y), np.floor(np.true_divide(x, y)), found)
+
+
+def power(x: Any, y: Any) -> Any:
+    """xʸ as IEEE 754 has it. NumPy makes a root of one exponent ½ for all, whose zero has the sign of x, and which is NaN of −∞."""
+    found = np.power(x, y)
+    root = np.equal(y, 0.5)
+    if not root.any():
+        return found
+    x = np.asarray(x, found.dtype)
+    return np.where(root & ((x == 0) | np.isinf(x)), np.abs(x), found)
 
 
 def floordiv(a: Any, b: Any) -> Any:

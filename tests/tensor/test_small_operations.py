@@ -151,3 +151,15 @@ def test_a_row_that_is_added_to_is_changed_in_place() -> None:
     for i in range(50):
         x[i] += row * i
     assert x.numpy().ctypes.data == address and x.numpy()[:, 1].tolist() == list(range(50))
+
+
+def test_a_root_as_a_power_is_ieees() -> None:
+    x = np.array([-np.inf, -0.0, 4.0, 2.0])
+    for half in (0.5, Tensor(np.float64(0.5)), Tensor([0.5]).astype(xp.float64), Tensor(np.full(4, 0.5))):
+        root = (Tensor(x) ** half).numpy()
+        assert np.array_equal(root, [np.inf, 0.0, 2.0, np.sqrt(2.0)]) and not np.signbit(root).any(), half
+
+
+def test_a_divisor_that_is_infinite_in_the_other_type_gives_zero() -> None:
+    x = Tensor(np.array([-1.0, 2.0], np.float32))
+    assert (x // 1e300).tolist() == [0, 0] and (1e300 // x).tolist() == [-np.inf, np.inf]
