@@ -98,7 +98,7 @@ class Tensor(TensorHandle):
         if not self.shape:
             raise TypeError("a tensor without dimensions cannot be iterated over")
         if current() is not None:
-            return iter(self.unstack())
+            return map(self.__getitem__, range(len(self)))
         return (part for whole in (self,) for part in map(whole.realise().__getitem__, range(len(whole))))
 
     # elementwise --------------------------------------------------------------------------------------------------

@@ -3,9 +3,8 @@ other way round.
 
 A view is a handle with a node of its own, like every other one; `Links` say what it is a view of, and how, and what is a view of it. Nothing
 looks at them but who writes: a write to a view becomes a write to what it is a view of, and then all others get new nodes. Results that
-were computed of the old values, or will be, keep them. A captured function has slices of its own, so it does what it does uncaptured;
-parts from outside see its updates when it has run.
-Its other views are values.
+were computed of the old values, or will be, keep them. A captured function has views of its own, so it does what it does uncaptured;
+views from outside see its updates when it has run.
 
 A write is done in the tensor's own memory where nothing else reads that: no lazy result, no array of NumPy's, no user's array. Who holds
 what is known by CPython's counts of references, so each write costs as much as NumPy's. Else the values are copied before (once, since
@@ -18,12 +17,14 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from functools import wraps
+from math import prod
 from types import EllipsisType, NoneType
 from typing import Any, Protocol
 
 from ..ir.errors import UsageError
 from .graph.nodes import TensorNode
 from .graph.primitives import reshape
+from .graph.symbolic_sizes import SymbolicSize, most
 from .leaves import leaf
 from .ops.indexing import getitem, setitem
 from .ops.movement import permute
@@ -176,7 +177,7 @@ def reshaping(call: Callable[..., Any], rows: bool = False) -> Callable[..., Any
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = call(x, *args, **kwargs)
-        if thread.capture is None and type(out) is type(x) and kwargs.get("copy") is not True and _evenly(x, out.node.shape, rows):
+        if type(out) is type(x) and kwargs.get("copy") is not True and _evenly(x, out.node.shape, rows):
             if out is x or out.node is x.node:
                 out = type(x).of(x.node, x.device)
             link(out, x, Reshaped(out.node.shape))
@@ -191,7 +192,7 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = call(x, *args, **kwargs)
-        if thread.capture is None and type(out) is type(x):
+        if type(out) is type(x):
             if out.node is x.node:
                 out = type(x).of(x.node, x.device)
             link(out, x, (PermutedPairs if x.complex_class else Permuted)(lambda array: moved(array, *args, **kwargs)))
@@ -208,12 +209,49 @@ def _evenly(tensor: Any, shape: tuple[int, ...], rows: bool) -> bool:
         root = root.links.base
     if all(type(p) is Reshaped for p in places):
         return True
-    import numpy as np
+    from numpy import empty, int8
+    from numpy.lib.stride_tricks import as_strided
 
-    array = np.empty(root.node.shape, np.int8)  # (which is never touched, unless it must be copied)
+    sizes = tuple(map(most, root.node.shape))
+    array = as_strided(empty(1, int8), sizes, [prod(sizes[i + 1 :]) for i in range(len(sizes))])  # (whose elements nobody reads)
     for p in reversed(places):
-        array = p.array(array)
-    return bool(array.flags.c_contiguous or not (rows or array.size == 0 or not np.may_share_memory(array, array.reshape(shape))))
+        array = _at_most(p).array(array)
+    return bool(array.flags.c_contiguous) or (not (rows or array.size == 0) and _splits(array, map(most, shape)))
+
+
+def _splits(array: Any, shape: Iterable[int]) -> bool:
+    """Whether the runs of elements that follow each other evenly can be split into a shape's dimensions."""
+    runs: list[int] = []
+    before = None
+    for n, stride in zip(array.shape, array.strides, strict=True):
+        if n != 1:
+            if before == stride * n:
+                runs[-1] *= n
+            else:
+                runs.append(n)
+            before = stride
+    left = 1
+    for n in shape:
+        if n != 1:
+            left = left if left > 1 or not runs else runs.pop(0)
+            if left % n:
+                return False
+            left //= n
+    return True
+
+
+def _at_most(place: ViewPlace) -> ViewPlace:
+    """A place in which symbolic sizes are the largest that they may be."""
+    if type(place) is Reshaped:
+        return Reshaped(tuple(map(most, place.shape)))
+    if type(place) is not Sliced:
+        return place
+
+    def number(i: Any) -> Any:
+        return most(i) if isinstance(i, SymbolicSize) else i
+
+    items = place.key if type(place.key) is tuple else (place.key,)
+    return Sliced(tuple(slice(*map(number, (i.start, i.stop, i.step))) if type(i) is slice else number(i) for i in items))
 
 
 def write(tensor: Any, node: TensorNode) -> None:

@@ -142,6 +142,28 @@ def test_a_captured_function_writes_what_parts_see() -> None:
     assert part.tolist() == [2, 2]
 
 
+VIEWED = (
+    lambda x: x.T[1:], lambda x: x.reshape(-1)[3:6], lambda x: np.moveaxis(x, 0, 1)[1], lambda x: x.T.reshape(3, -1, 1), lambda x: list(x.T)[1],
+    lambda x: x[:, 1:].reshape(-1), lambda x: x.T.ravel(), lambda x: x.reshape(-1, 1, 3).squeeze(1)[:, 0].reshape(-1, 1),
+)  # fmt: skip
+
+
+def test_views_in_captured_functions_and_loops_are_written_through() -> None:
+    def write(x: Any) -> list[Any]:
+        made = []
+        for view in VIEWED:
+            made.append(x * 2)
+            view(made[-1])[:1] = 99
+        return made
+
+    looped = lambda x: tw.fori_loop(0, 1, lambda i, v: tuple(write(v[0])), (x,) * len(VIEWED))  # noqa: E731
+    rows = tw.jit(write, symbols={"x": {0: tw.Var("n", 2, 16)}})
+    for f, count in ((tw.jit(write), 4), (rows, 2), (rows, 6), (looped, 4)):
+        x = np.arange(3.0 * count).reshape(count, 3)
+        for found, wanted in zip(f(Tensor(x)), write(x), strict=True):
+            assert (found.numpy() == wanted).all(), (f, count)
+
+
 def test_gaussian_mixture_keeps_its_regularisation(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
