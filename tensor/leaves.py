@@ -37,11 +37,11 @@ def as_array(data: Any) -> Array:
     import numpy as np
 
     if isinstance(data, np.ma.MaskedArray):
-        raise UsageError("a masked array, whose mask would be lost: pass x.filled(value), and the mask as a tensor of its own")
+        raise with_line(UsageError("a masked array, whose mask would be lost: pass x.filled(value), and the mask as a tensor of its own"))
     try:
         array: Array = np.asarray(data)
     except (ValueError, TypeError) as e:
-        raise UsageError(f"a {type(data).__name__} that is no array of numbers: {e}") from e
+        raise with_line(UsageError(f"a {type(data).__name__} that is no array of numbers: {e}")) from e
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 

@@ -12,12 +12,12 @@ from math import log as ln
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import DType, complex64, complex128, float32, float64
-from ...ir.errors import DTypeError, UsageError
+from ...ir.errors import DTypeError, TilewrightError, UsageError
 from ..graph.captured_numbers import captured
 from ..graph.nodes import HostCall, TensorNode
 from ..graph.primitives import cast, host, rounded
 from ..graph.promotion import default_float, dtype_of, to_float
-from ..graph.source_lines import user_line
+from ..graph.source_lines import user_line, with_line
 from ..leaves import as_array, from_numpy, leaf, values
 from ..running import buffers
 from . import creation as C
@@ -124,7 +124,10 @@ def complex_memory(data: Any, dtype: Any, device: str) -> TensorNode | None:
         return None
     if kind is None and not hasattr(data, "dtype"):
         kind = COMPLEX[default_float()]
-    return memory_of(array, kind, device)
+    try:
+        return memory_of(array, kind, device)
+    except TilewrightError as e:
+        raise with_line(e) from e.__cause__
 
 
 def computed(

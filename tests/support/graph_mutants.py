@@ -117,9 +117,9 @@ PARTITION: dict[str, Fault] = {
     "a scan along the first dimension": Fault(f"{PULL}_scan", "Scan(combine, own[dim], body, acc)", "Scan(combine, own[0], body, acc)", ("cumsum/all",)),
     "an element is known whatever its mask is": Fault(f"{PULL}elem", "(id(t), at, mask, ", "(id(t), at, ", ("outer/joined",)),
     "an element is known wherever it is": Fault(f"{PULL}elem", "(id(t), at, mask, ", "(id(t), mask, ", ("masked softmax",)),
-    "kernels of other numbers are one": Fault("fusion.call_list:_key", 'if n.op == "const" else None if n.op == "cast" else n.arg', 'if False else None if n.op in ("cast", "const") else n.arg', ("alike",)),
-    "kernels of other maps are one": Fault("fusion.call_list:_key", 'None if n.op == "cast" else n.arg', 'None if n.op in ("cast", "view", "reduce") else n.arg', ("alike",)),
-    "lists of other numbers are one": Fault("fusion.call_list:key_of", 'if n.op == "const" else None if n.op == "cast" else n.arg', 'if False else None if n.op in ("cast", "const") else n.arg', ("alike eager",)),
+    "kernels of other numbers are one": Fault("fusion.call_list:_key", "_shown(n), n.shape", 'None if n.op == "const" else _shown(n), n.shape', ("alike",)),
+    "kernels of other maps are one": Fault("fusion.call_list:_key", "_shown(n), n.shape", 'None if n.op in ("view", "reduce") else _shown(n), n.shape', ("alike",)),
+    "lists of other numbers are one": Fault("fusion.call_list:key_of", "_shown(n), n.shape", 'None if n.op == "const" else _shown(n), n.shape', ("alike eager",)),
     "lists that read one array twice are others": Fault("fusion.call_list:key_of", '("leaf", place, ', '("leaf", 0, ', ("alike eager",)),
     "operands change places": Fault("fusion.call_list:_listed", "inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read, written))",
         "inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (read[::-1], written))", ("gram/all", "alike", "product of a transpose/all", "quotients")),
@@ -165,8 +165,8 @@ GRADIENTS: dict[str, Fault] = {
     "what a scatter dropped has a gradient": Fault("gradients.rules:scattered", "return out if inside is None else", "return out if True else", ("second derivative", "dropped")),
     "a sorted gradient stays in order": Fault("gradients.rules:_sort", 'scatter(dy, Scattered.along("add", n.shape, dim), (places,), n.shape)', "dy", ("sorted",)),
     "a checkpoint forgets what it reads from outside": Fault("gradients.checkpoint:again", "and id(s) in active}", "and False}", ("checkpoint",)),
-    "a batch forgets a mask": Fault("gradients.vmap:_lifted", "None if by.mask is None else moved(by.mask)", "None", ("batched",)),
-    "a batch reads the first element's places": Fault("gradients.vmap:_batched_indices", "((lifted.indices[0], *new) if lead else new)", "((const0(0), *new) if lead else new)", ("batched reads",), {"const0": "graph.symbolic_sizes:number"}),
+    "a batch forgets a mask": Fault("gradients.batching:_lifted", "None if by.mask is None else moved(by.mask)", "None", ("batched",)),
+    "a batch reads the first element's places": Fault("gradients.batching:_batched_indices", "((lifted.indices[0], *new) if lead else new)", "((const0(0), *new) if lead else new)", ("batched reads",), {"const0": "graph.symbolic_sizes:number"}),
 }  # fmt: skip
 
 CAPTURE: dict[str, Fault] = {

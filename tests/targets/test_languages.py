@@ -125,11 +125,11 @@ def test_vectors_at_any_address(lang: str) -> None:
 
 @pytest.mark.parametrize("lang", ["llvm", "c"])
 def test_masked_stores(lang: str) -> None:
-    """One operation, or a function that goes from lane to lane."""
+    """One operation, or a function that goes from lane to lane. (C names the instruction of a processor that has one.)"""
     mask = (True, False, True, True)
     text = render(program(lambda b: b.store(OUT, b.const(0), b.load(IN, b.const(0), 4), b.const(mask, bool_, 4))), TARGETS[lang]).text
     assert ("@llvm.masked.store" in text) == language(lang).masked
-    assert ("for (int i" in text) != language(lang).masked
+    assert ("for (int i" in text) != (language(lang).masked or lang == "c")
 
 
 @pytest.mark.parametrize("lang", TARGETS)

@@ -197,12 +197,14 @@ def test_ranks_and_empty_and_single_sizes(agree_small: Agree, rank: int) -> None
         agree_small(f"{sizes}", (t + 1).sum() + xp.permute_dims(t, tuple(range(rank))[::-1]), (x + 1).sum() + x.T)
 
 
+@pytest.mark.usefixtures("graphs")
 def test_movement_is_one_kernel_without_memory_of_its_own() -> None:
     t = Tensor(np.zeros((32, 48), np.float32))
     out = xp.pad(xp.roll(t.mT[::-1, 1:], 3, axis=0).reshape(4, 12, 31), [(0, 1), (1, 0), (0, 0)]) * 2
     assert len(call_list([out.node]).calls) == 1
 
 
+@pytest.mark.usefixtures("graphs")
 def test_triangles_are_comparisons_of_index_ranges() -> None:
     made = call_list([xp.tril(Tensor(np.ones((64, 64), np.float32))).node])
     assert made.leaves == 1 and len(made.calls) == 1

@@ -183,6 +183,7 @@ def test_wrong_windows_name_what_is_wrong() -> None:
         conv(x, w, padding="some")
 
 
+@pytest.mark.usefixtures("graphs")
 def test_activations_keep_their_kernels_few() -> None:
     x = Tensor(np.ones((64, 32), np.float32))
     calls = len(call_list([(x.gelu() * 2 + x.silu()).softmax(-1).node]).calls)
