@@ -147,7 +147,7 @@ GRADIENTS: dict[str, Fault] = {
     "steps go forwards only": Fault(f"{TRANSPOSES}_Solution._solve", "ix.mul(value, const(-1)), -k", "value, -k", ("softmax/flipped rows",)),
     "a padding's gradient comes from outside": Fault(f"{TRANSPOSES}_Solution.__init__", "self.conditions.append(substitute(mask, self.found))", "pass", ("product/broadcast padded",)),
     "a scattered gradient comes from outside": Fault(f"{TRANSPOSES}_scattered", 'elementwise("where", inside, dy, constant(0, dy.dtype, dy.shape))', "dy", ("windows of gaps/all",)),
-    "how many were summed is lost": Fault(f"{TRANSPOSES}summed", "scale *= prod(x.shape[d] for d in dims)", "pass", ("means", "share of all/all")),
+    "how many were summed is lost": Fault(f"{TRANSPOSES}summed", "scale *= count", "pass", ("means", "share of all/all")),
     "factors leave a sum that they vary in": Fault(f"{TRANSPOSES}summed", "if varies(f) & changing:", "if False:", ("product/all",)),
     "a minus sign is lost": Fault(f"{TRANSPOSES}without_scale", "return y, -c", "return y, c", ("scaled differences",)),
     "what divides multiplies": Fault(f"{TRANSPOSES}summed", 'inside.append(f if op == "mul" else 1.0 / f)', "inside.append(f)", ("quotients", "share/all", "share of all/all", "rms/all")),
