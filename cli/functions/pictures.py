@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .tracing import FunctionGraph
 
 
-WIDE, HIGH, GAP_X, GAP_Y = 210, 46, 26, 58
-"""Pixels of a box, and between boxes."""
+WIDE, HIGH, GAP, RAIL = 300, 46, 14, 14
+"""Pixels: a box, what is between two boxes, and between two rails."""
 
 
 @dataclass(frozen=True)
@@ -61,56 +61,61 @@ def dot_text(found: FunctionGraph) -> str:
 
 
 def svg(facts: GraphFacts) -> str:
-    """Boxes in rows, each as far down as the longest way to it; arguments above, results below."""
-    drawn = arrows(facts)
-    rows = _rows(facts, drawn)
-    place: dict[tuple[str, int], tuple[int, int]] = {}
-    widest = max((len(r) for r in rows), default=1)
-    for y, row in enumerate(rows):
-        shift = (widest - len(row)) * (WIDE + GAP_X) // 2
-        place.update({box: (shift + x * (WIDE + GAP_X), y * (HIGH + GAP_Y)) for x, box in enumerate(row)})
-    width, height = widest * (WIDE + GAP_X) - GAP_X, len(rows) * (HIGH + GAP_Y) - GAP_Y
-    out = [f'<svg viewBox="-4 -4 {width + 8} {height + 8}" role="img" aria-label="kernels and what flows between them">']
-    for a in drawn:
-        (x0, y0), (x1, y1) = place[a.start], place[a.end]
-        x0, x1, y0 = x0 + WIDE // 2, x1 + WIDE // 2, y0 + HIGH
-        half = (y1 - y0) // 2
-        title = escape(f"{_label(a.tensor)}: {a.tensor.rule or 'from outside'}")
-        out.append(
-            f'<path d="M{x0} {y0}C{x0} {y0 + half} {x1} {y1 - half} {x1} {y1}" fill="none" stroke="var(--soft)" stroke-width="1.4">'
-            f"<title>{title}</title></path>"
-        )
+    """One kernel below another, in the order in which they run. A stored tensor is a rail on the left, from the kernel that makes it to the
+    last one that reads it, so that no line crosses a text and a telephone shows all of it. Arguments are named by the kernels that read them."""
     tensors = {t.number: t for t in facts.tensors}
-    for box, (x, y) in place.items():
-        kind, number = box
-        if kind == "kernel":
-            k = facts.kernels[number]
-            fill, head, about = "var(--c0)", f"{number + 1} {k.name}", f"{bytes_text(k.nbytes)} moved"
-        else:
-            t = tensors[number]
-            fill, head, about = "var(--line)", t.label if kind == "in" else "result", f"{t.dtype}{list(t.shape)}"
+    made = {t.number: t.made_by for t in facts.tensors if t.made_by is not None}
+    row = {k.number: y for y, k in enumerate(facts.kernels)}
+    ends = [t for t in facts.tensors if t.output]
+    readers = {n: [row[k.number] for k in facts.kernels if n in k.inputs] for n in made}
+    for y, t in enumerate(ends, len(row)):
+        readers.get(t.number, []).append(y)
+    rails = _rails({n: (row[by], max(readers[n])) for n, by in made.items() if readers[n]})
+    left = RAIL * (max(rails.values(), default=-1) + 2)
+    out = []
+    for n, rail in rails.items():
+        x, y0, title = left - RAIL * (rail + 1), _top(row[made[n]]) + HIGH - 10, escape(f"{_label(tensors[n])}: {tensors[n].rule}")
+        way = "".join(f"M{x} {y0}V{_top(y)}Q{x} {_top(y) + 10} {x + 8} {_top(y) + 10}H{left}" for y in readers[n])
         out.append(
-            f'<g><rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="8" fill="{fill}" fill-opacity="0.18" stroke="{fill}"/>'
-            f'<text x="{x + 10}" y="{y + 19}">{escape(_cut(head))}</text><text class="note" x="{x + 10}" y="{y + 36}">{escape(_cut(about))}</text></g>'
+            f'<path d="M{left} {y0 - 8}H{x + 8}Q{x} {y0 - 8} {x} {y0}{way}" fill="none" stroke="var(--soft)" stroke-width="1.4"><title>{title}</title></path>'
         )
-    return "".join(out) + "</svg>"
+    for y, k in enumerate(facts.kernels):
+        given = ", ".join(tensors[p].label for p in k.inputs if p not in made)
+        about = f"{bytes_text(k.nbytes)} moved" + (f"; reads {given}" if given else "")
+        out.append(_box(left, y, "var(--c0)", f"{k.number + 1} {k.name}", about))
+    for y, t in enumerate(ends, len(row)):
+        out.append(_box(left, y, "var(--line)", "result" if t.number in made else f"result: {t.label}", shape_dtype(t)))
+    width, height = left + WIDE, _top(len(row) + len(ends)) - GAP
+    return (
+        f'<svg viewBox="-4 -4 {width + 8} {height + 8}" style="max-width:{width + 8}px" role="img" aria-label="kernels and what flows between them">'
+        + "".join(out)
+        + "</svg>"
+    )
 
 
-def _rows(facts: GraphFacts, drawn: list[Arrow]) -> list[list[tuple[str, int]]]:
-    depth: dict[tuple[str, int], int] = {a.start: 0 for a in drawn if a.start[0] == "in"}
-    for k in facts.kernels:  # they are in an order in which they can run
-        own = ("kernel", k.number)
-        depth[own] = 1 + max((depth[a.start] for a in drawn if a.end == own), default=0)
-    for a in drawn:
-        if a.end[0] == "out":
-            depth[a.end] = depth[a.start] + 1
-        if a.start[0] == "in":
-            depth[a.start] = max(0, min(depth[b.end] for b in drawn if b.start == a.start and b.end[0] == "kernel") - 1) if any(
-                b.start == a.start and b.end[0] == "kernel" for b in drawn) else 0  # fmt: skip
-    rows: list[list[tuple[str, int]]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
-    for box, d in depth.items():
-        rows[d].append(box)
-    return rows
+def _rails(spans: dict[int, tuple[int, int]]) -> dict[int, int]:
+    """A rail for each tensor, the nearest to the boxes that is free from its first row to its last. Short ones choose first."""
+    taken: list[list[tuple[int, int]]] = []
+    found = {}
+    for n, (first, last) in sorted(spans.items(), key=lambda item: (item[1][1] - item[1][0], item[0])):
+        rail = next((r for r, others in enumerate(taken) if all(last <= a or b <= first for a, b in others)), len(taken))
+        if rail == len(taken):
+            taken.append([])
+        taken[rail].append((first, last))
+        found[n] = rail
+    return found
+
+
+def _top(row: int) -> int:
+    return row * (HIGH + GAP)
+
+
+def _box(x: int, row: int, colour: str, head: str, about: str) -> str:
+    y = _top(row)
+    return (
+        f'<g><title>{escape(head)}: {escape(about)}</title><rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="8" fill="{colour}" fill-opacity="0.18" '
+        f'stroke="{colour}"/><text x="{x + 10}" y="{y + 19}">{escape(_cut(head))}</text><text class="note" x="{x + 10}" y="{y + 37}">{escape(_cut(about))}</text></g>'
+    )
 
 
 def _label(t: TensorFacts) -> str:
@@ -123,7 +128,7 @@ def _quoted(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= 30 else text[:29] + "…"
+    return text if len(text) <= 36 else text[:35] + "…"
 
 
 def summary(facts: GraphFacts) -> str:

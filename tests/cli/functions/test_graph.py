@@ -185,7 +185,13 @@ def test_pictures_hold_every_kernel_and_escape_names(file: str) -> None:
     dot = dot_text(found)
     assert dot.count("->") == 5 and "kernel0 -> kernel1" in dot and dot.startswith("digraph")
     html = page(found)
-    assert html.count("<rect") == 2 + 3 + 1 and "a contraction, with the pointwise work behind it" in html and "http" not in html
+    assert (
+        html.count("<rect") == 2 + 1
+        and html.count("<path") == 2
+        and "moved; reads x, w1" in html
+        and "a contraction, with the pointwise work behind it" in html
+        and "http" not in html
+    )
     evil = FunctionGraph('<b>"x', found.facts, found.kernels)
     assert "<b>" not in page(evil) and '\\"x' in dot_text(evil)
 
