@@ -329,7 +329,8 @@ def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[i
             alike.setdefault((base.shape, tuple(over.values())), []).append(g)
     large: dict[int, set[int]] = {}
     for n in regions.graph.order:
-        if n.size >= SHARED:
+        # (a view of a row at every column is no larger than the row)
+        if n.size >= SHARED and (regions.is_stored(n) or n.op == "elementwise"):
             for g in regions.uses[id(n)]:
                 large.setdefault(g, set()).add(id(n))
     for found in alike.values():
@@ -342,7 +343,7 @@ def _siblings(groups: dict[int, Group], regions: Regions, needs: dict[int, set[i
 
 
 SHARED = 1 << 12
-"""Elements from which reading an array once instead of twice is worth a kernel of two outputs."""
+"""Elements from which reading or computing an array once instead of twice is worth a kernel of two outputs."""
 
 
 def _covers(at: Indices | None, region: KernelRegion) -> bool:

@@ -17,6 +17,7 @@ from tilewright.tensor.ops.elementwise import where
 from tilewright.tensor.partition import Rule
 from tilewright.tensor.running import numpy_evaluation as small
 from tilewright.tensor.running.realise import realise
+from tilewright.weights import linear, quantize
 from viewed_heads import by_kernels
 
 pytestmark = pytest.mark.usefixtures("graphs")
@@ -281,3 +282,23 @@ def test_a_join_of_many_arrays_is_stored_for_its_readers():
     y = (xp.concat(parts).swapaxes(0, 1) @ w).relu()
     assert Rule.joined in rules(y)
     assert np.abs(f64(y) - np.maximum(np.concatenate([f64(p) for p in parts]).T @ f64(w), 0)).max() < 1e-4
+
+
+@pytest.mark.parametrize("packed", [None, "q8_0", "q4_0", "q4_k", "q6_k", "int8", "int4"])
+def test_products_of_one_row_with_several_matrices_are_kernels_of_their_own(packed):
+    """What they share is a row, which is small however often it is read; in one kernel each has loops of its own, and no axis is everybody's."""
+    x, each = array(1, 256), [array(64, 256) for _ in range(3)]
+    ws = [w if packed is None else quantize(w, packed) for w in each]
+    calls = listed(*(linear(x, w) for w in ws)).calls
+    assert [len(c.kernel.stores) for c in calls] == [1, 1, 1]
+    assert all(
+        any(o.op == "PARALLEL" for o in quick_starts(normalise(c.kernel), named(t), threads=2)[0])
+        for c in calls
+        for t in ("v2", "v3", "v4")
+    )
+
+
+def test_sums_that_share_a_computed_array_are_one_kernel():
+    a, b, w = array(128, 1), array(1, 64), array(128, 64)
+    y = (a * b).exp()
+    assert len(listed(y.sum(-1), (y * w).sum(-1)).calls) == 1
