@@ -1,6 +1,6 @@
 """`python -m tilewright`: the same as `tune`."""
 
-from .cli.main import main
+from .cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

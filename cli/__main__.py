@@ -1,6 +1,6 @@
 """`python -m tilewright.cli`: the same as `tune`."""
 
-from .main import main
+from . import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

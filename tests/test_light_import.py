@@ -61,3 +61,17 @@ def test_logging_is_imported_only_where_it_is_asked_for() -> None:
 def test_help_imports_nothing_but_the_grammar() -> None:
     found = {m for m in modules_after("from tilewright.cli import main\nmain(['run', '--help'])") if m.startswith("tilewright.")}
     assert {m.split(".")[1] for m in found} <= {"cli", "log"}, sorted(found)
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_no_traceback() -> None:
+    code = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'tilewright.cli.grammar': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from tilewright.cli import main\n"
+        "sys.exit(main(['--version']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

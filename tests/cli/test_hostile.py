@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cli.main import exit_code
+from tilewright.cli.command_line import exit_code
 from tilewright.ir.errors import (
     BuildError,
     CacheError,

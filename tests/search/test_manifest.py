@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cli.main import main
+from tilewright.cli import main
 from tilewright.ir.errors import UsageError
 from tilewright.search.manifest import lock as locks
 from tilewright.search.manifest.manifest_file import MAX_BYTES, Place, load

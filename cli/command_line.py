@@ -37,8 +37,8 @@ def exit_code(error: TilewrightError) -> int:
     return USAGE
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `tune` with `argv` (default: the process's arguments) and return the exit code; never raises for a user's mistake."""
+def run(argv: Sequence[str] | None = None) -> int:
+    """What `tilewright.cli.main` says."""
     plain, warnings.showwarning = warnings.showwarning, _show_warning
     try:
         with outside():
