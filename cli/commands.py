@@ -11,7 +11,6 @@ from .. import __version__
 from .grammar import cache_arguments as cache
 from .grammar import fleet_arguments as fleet
 from .grammar import other_arguments as others
-from .grammar import plan_arguments as plans
 from .grammar import schedule_arguments as schedules
 from .grammar import tuning_arguments as tuning
 from .grammar.parser import Grammar
@@ -99,7 +98,7 @@ COMMANDS = (
         "  tune plan --model gpt2 --devices 4 --memory 2GB\n  tune plan run --model gpt2 --devices 2\n"
         "  tune plan --schedule zb-h1 --stages 8 --microbatches 24 --times 18.5,18.1,9.3,0.6\n"
         "  tune plan --schedule dualpipe --stages 8 --microbatches 20 --svg dualpipe.svg",
-        plans.plan,
+        others.plan,
         "planning.plan_command:run",
     ),
     Command(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,14 +13,16 @@ import torch
 import torch.fx as fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ...devices import get
 from ...ir.errors import UsageError
+from ...log import logger
 from ...tensor.capture.jit_options import JitOptions
 from .decompositions import decompositions
-from .dynamic import DynamicGraph
-from .graph import CompiledGraph, compile_graph, runner
+from .graph import CompiledGraph, GraphProgram, compile_graph, left_to_pytorch, runner
 from .layout import has_symbols
+from .sizes import GraphSizes, NoSymbol, SizeReader
 
 OPTIONS = ("threads", "tune", "cache", "budget", "check")
 
@@ -73,3 +78,97 @@ def boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[..., Any]:
     """A function of a list, which PyTorch lets us empty."""
     vars(run)["_boxed_call"] = True
     return run
+
+
+# symbolic sizes -------------------------------------------------------------------------------------------------------
+# Graphs with symbolic sizes: compiled once for all values of their symbols, or, where that cannot be, for each set of sizes.
+
+
+log = logger("torch")
+MOST = 1024
+"""Sets of values whose runners are kept."""
+Run = Callable[[list[Any]], list[Any]]
+
+
+class DynamicGraph:
+    """A function of a graph's arguments, which it empties. `known.why` says why a graph is compiled for each set of sizes."""
+
+    def __init__(self, module: fx.GraphModule, known: CompiledGraph, options: JitOptions) -> None:
+        self.module, self.known, self.options = module, known, options
+        self.inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.programs: list[GraphProgram] = []
+        self.runs: dict[tuple[int, ...], Run] = {}
+        self.lock = threading.RLock()
+        try:
+            self.read = SizeReader(self.inputs).read
+        except NoSymbol as e:
+            self._give_up(e)
+            self.read = _every_size
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        values = self.read(arguments)
+        run = self.runs.get(values)
+        if run is None:
+            with self.lock:
+                run = self.runs.get(values) or self._made(values, arguments)
+                if len(self.runs) >= MOST:
+                    self.runs.clear()
+                self.runs[values] = run
+        return run(arguments)
+
+    def _made(self, values: tuple[int, ...], arguments: list[Any]) -> Run:
+        if not self.known.why:
+            try:
+                return self._for_all(values)
+            except NoSymbol as e:
+                self._give_up(e)
+            except UsageError as e:  # of these values only
+                log.info("%s: compiled for sizes %s by themselves: %s", self.known.name, values, e)
+        return self._for_these(values, arguments)
+
+    def _give_up(self, e: NoSymbol) -> None:
+        self.known.why = str(e)
+        log.info("%s: its sizes are compiled one by one: %s", self.known.name, e)
+
+    def _for_all(self, values: tuple[int, ...]) -> Run:
+        """The program whose symbols have these values in their ranges, made where there is none. Raises NoSymbol; UsageError for values that
+        it is no program of."""
+        program = next((p for p in self.programs if p.sizes is not None and p.sizes.cover(values)), None)
+        if program is None:
+            before = [list(p.sizes.values.values()) for p in self.programs if p.sizes is not None]
+            sizes = GraphSizes(SizeReader(self.inputs), self.inputs, values, [max(seen) for seen in zip(values, *before, strict=True)])
+            program = compile_graph(self.module, self.known.name, self.options, sizes)
+            self.programs.append(program)
+            self.known.programs[str(sizes)] = program
+        return runner(self.module, program, values)
+
+    def _for_these(self, values: tuple[int, ...], arguments: list[Any]) -> Run:
+        own = fx.GraphModule(self.module, copy.deepcopy(self.module.graph))
+        try:
+            propagate_sizes(own, arguments)
+        except Exception as e:  # data decides a size, and what the graph promises of it is not enough to go on without data
+            log.debug("%s: PyTorch computes it: %s", self.known.name, "".join(traceback.format_exception(e)))
+            program = left_to_pytorch(own, f"{type(e).__name__}: {str(e).strip().partition(chr(10))[0]}")
+        else:
+            program = compile_graph(own, self.known.name, self.options)
+        self.known.programs[", ".join(map(str, values))] = program
+        return runner(own, program)
+
+
+def _every_size(arguments: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(n for a in arguments for n in (a.shape if isinstance(a, torch.Tensor) else (int(a),)))
+
+
+def propagate_sizes(module: fx.GraphModule, arguments: Sequence[Any]) -> None:
+    """Give each node of the graph the tensor that it makes of these arguments, without data. Sizes that data decides stay symbols."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    for node in module.graph.nodes:
+        for key in ("val", "unbacked_bindings"):
+            node.meta.pop(key, None)
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+    with torch.no_grad():
+        FakeTensorProp(module, mode).propagate(*arguments)
+    for node, a in zip((n for n in module.graph.nodes if n.op == "placeholder"), arguments):
+        node.meta.setdefault("val", a)

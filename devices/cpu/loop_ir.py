@@ -1,7 +1,7 @@
 """Loops of calls as LLVM IR text, beside the pool's driver (placeholders as there).
 
 A list has three words an entry: a record, its buffers, and the entry's number for timing. A record whose first word is below 0 is a
-loop (`native_loops.LoopRecord` says what its words are): it has a list of its own, and words that are addresses. Each step makes the
+loop (`native_calls.LoopRecord` says what its words are): it has a list of its own, and words that are addresses. Each step makes the
 calls of the list, moves the words, and stores them where the calls of the next step look for them.
 
 A loop may take long. So that Python can look for Ctrl-C and for a time limit, `advance` comes back when its slice of time is over, with

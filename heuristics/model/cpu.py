@@ -34,8 +34,8 @@ from ..cache_sets import SetUse, set_use
 from ..machine import DEFAULT, Bandwidth, Caches, Core, MachineModel, machine_of
 from .arithmetic import compute_cycles, weave
 from .gpu.gpu_estimate import estimate_gpu
+from .loads import copy_cycles, jump_cycles
 from .loop_bodies import one_body, trips
-from .page_jumps import copy_cycles, jump_cycles
 from .shared_work import kept_reads, kept_writes, together
 
 # traffic ----------------------------------------------------------------------------------------------------

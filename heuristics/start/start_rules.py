@@ -8,9 +8,8 @@ from __future__ import annotations
 from .chains import StencilChains
 from .contractions import Contractions
 from .dot_products import NarrowIntegers, RowsAgainstRows, ScaledGroups
-from .gpu.grid_chains import GridChains
 from .gpu.matrix_instructions import TensorFolds, WarpgroupProducts, WarpProducts
-from .gpu.thread_folds import ThreadFolds
+from .gpu.thread_folds import GridChains, ThreadFolds
 from .gpu.thread_products import ThreadProducts
 from .gpu.thread_rows import ThreadColumns, ThreadCopies, ThreadPoints, ThreadRows, ThreadTransposed
 from .neighbour_groups import InterleavedSums, NeighbourGroups, ResultsOfGroups, SumsOfGroups

@@ -18,6 +18,7 @@ from ...opts.analysis.extremes import LEAST, Group, best_order, covering, groupe
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
 from ...program.program import Number, Val
+from ..access.fragments import TensorAccumulators, WarpgroupAccumulators
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..pieces import Piece
@@ -26,7 +27,6 @@ from . import addition_chains
 from .accumulators import Accumulators
 from .addition_chains import ShortChains, Sizes
 from .fast_path import step_with_fast_path
-from .fragment_sums import TensorAccumulators, WarpgroupAccumulators
 from .nest_loops import carry, pieces_of_any, through
 from .output_storage import alias, prepare_fills
 from .partial_results import across_threads

@@ -8,13 +8,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
+from ...ir import index as ix
 from ...ir.errors import OutOfTimeError
-from ...ir.rewriter import without_aliases
+from ...ir.kernel import Kernel
+from ...ir.rewriter import with_constants, without_aliases
+from ...opts.analysis.structure import contractions
 from ...search.background import BackgroundTuner
 from ...search.parallel_builds import BuildHelpers, BuildPlace
-from ..fusion.call_list import CallList, call_list
+from ..fusion.call_list import Call, CallList, KernelCall, call_list
 from ..graph.index_checks import check_of
 from ..graph.nodes import interned_in, walk
 from ..running.observers import WATCH, timed
@@ -24,12 +29,11 @@ from . import graph_records as warm
 from .call_sequence import CallSequence
 from .capture import ArraySource, CapturedGraph
 from .compiled_function import CompiledFunction
-from .frozen_weights import with_frozen
 from .jit_options import JitOptions
 from .kernel_lookup import FoundKernel, looked_up, looked_up_again
 from .linked_loops import kernel_calls, linked_calls, specs_of
 from .loop_memory import placed_loops, rooms_for
-from .memory_plan import placed
+from .memory_plan import StatePlan, placed
 
 if TYPE_CHECKING:
     pass
@@ -165,3 +169,37 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     if options.tune == "background":
         program.tuner = tune_in_background(program, place, options)
     return program
+
+
+# frozen weights -------------------------------------------------------------------------------------------------------
+# Weights that keep their contents: tensors from outside of a function that was captured as frozen are constant inputs of its kernels, so
+# that schedules may pack them once.
+
+
+USES = 8
+"""Products that each element of a weight is in, from which a packed copy is worth its memory."""
+
+
+def with_frozen(calls: Sequence[Call], leaves: Sequence[ArraySource], states: Sequence[StatePlan]) -> list[Call]:
+    """The calls, with kernels that know which of their inputs are constant. `leaves`: where the arrays of the list's first places come from;
+    `states`: what the function updates, which is not."""
+    updated = {s.state.place for s in states if s.state.kind == "closure"}
+    fixed = {p for p, s in enumerate(leaves) if s.kind == "closure" and s.place not in updated}
+    return [_frozen(c, fixed) for c in calls]
+
+
+def _frozen(call: Call, fixed: set[int]) -> Call:
+    if not isinstance(call, KernelCall) or call.kernel.symbols or call.kernel.blocks is not None:
+        return call
+    known = {b.name for b, p in zip(call.kernel.inputs, call.inputs, strict=True) if p in fixed}
+    names = sorted(known & _operands(call.kernel)) if known else []
+    return replace(call, kernel=with_constants(call.kernel, names)) if names else call
+
+
+def _operands(kernel: Kernel) -> set[str]:
+    """The inputs of sums of products of which each element is in several products."""
+    out = set()
+    for c in contractions(kernel):
+        products = prod(ix.upper(a.arg.extent) for a in (*c.nest.axes, *c.reduce))
+        out |= {b.name for b in (c.wide, c.tall) if products >= USES * prod(ix.upper(d) for d in b.shape)}
+    return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tilewright import named_kernels
 from tilewright.heuristics.model import estimate
-from tilewright.heuristics.model.page_jumps import jumps
+from tilewright.heuristics.model.loads import jumps
 from tilewright.heuristics.start import starts
 from tilewright.ir.normal_form import normalise
 from tilewright.opts import opt

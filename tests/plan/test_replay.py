@@ -14,7 +14,7 @@ from tilewright.devices import BoundCall
 from tilewright.devices.bound_calls import QueuedCalls
 from tilewright.devices.cpu import native_calls
 from tilewright.devices.cpu.executable import FREE_ARENAS
-from tilewright.devices.cpu.thread_choice import TRIALS
+from tilewright.devices.cpu.native_calls import TRIALS
 from tilewright.ir import KernelBuilder, float32, float64, sym
 from tilewright.ir.errors import UsageError
 from tilewright.ir.kernel import Kernel

@@ -24,9 +24,21 @@ from ....opts.staging import tile_width
 from ....targets.tensor_rows import rate
 from ...machine import DEFAULT, GIB, KIB, MIB, SLOW, Bandwidth, MachineModel
 from ..loop_bodies import trips
-from .memory_traffic import GroupFetch, direct, footprint, grid_of, memory_bytes
 from .occupancy import Chip, chip_of, kept_arrays, resident_groups, thread_registers
-from .thread_accesses import accesses, loop_trips, passes, place, tile_terms, warp_passes, warp_sectors
+from .thread_accesses import (
+    GroupFetch,
+    accesses,
+    direct,
+    footprint,
+    grid_of,
+    loop_trips,
+    memory_bytes,
+    passes,
+    place,
+    tile_terms,
+    warp_passes,
+    warp_sectors,
+)
 
 # work -------------------------------------------------------------------------------------------------------
 # What one group does: warp instructions, cycles of shared memory and of matrix instructions, and how long it waits.
