@@ -9,6 +9,7 @@ import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from ..files.strict import canon
 from ..ir.errors import UsageError
@@ -16,6 +17,10 @@ from .objectives import TIME
 
 DEFAULT_POLICY = "REASSOC"
 """Sums may be re-associated; neither lower precision inside (DOWNCONVERT) nor run-to-run differences (NONDET)."""
+
+Numerics = Literal["free", "fixed"]
+FIXED = "FIXED"
+"""Results have the same bits under every schedule (`ir.fixed_sums`): no effect is allowed."""
 
 FIELDS = ("kernel", "target", "threads", "compiler", "policy")
 
@@ -29,12 +34,30 @@ EFFECTS = {
 
 
 def allowed(allow: Iterable[str] = ()) -> frozenset[str]:
-    """The effects a schedule may have: the default ones and those asked for, in any case of letters. UsageError for others."""
+    """The effects a schedule may have: the default ones and those asked for, in any case of letters; of fixed numerics, which are asked
+    for alone, none. UsageError for others."""
     asked = [a.upper() for a in ([allow] if isinstance(allow, str) else allow)]
+    if FIXED in asked:
+        if len(set(asked)) > 1:
+            raise UsageError(
+                f"fixed numerics allow nothing beside: leave {next(a for a in asked if a != FIXED).lower()} out, or take free numerics"
+            )
+        return frozenset({FIXED})
     wrong = [a for a in asked if a not in EFFECTS and a != DEFAULT_POLICY]
     if wrong:
         raise UsageError(f"no effect is called {wrong[0].lower()!r}; what can be allowed: {', '.join(e.lower() for e in EFFECTS)}")
     return frozenset({DEFAULT_POLICY, *asked})
+
+
+def with_numerics(allow: Iterable[str], numerics: str) -> tuple[str, ...]:
+    """What a caller allows, of 'free' or 'fixed' numerics."""
+    listed = (allow,) if isinstance(allow, str) else tuple(allow)
+    return (*listed, FIXED) if numerics == "fixed" else listed
+
+
+def words(allow: Iterable[str]) -> list[str]:
+    """The command line's words for what is allowed."""
+    return [w for a in allow for w in (("--numerics", "fixed") if a.upper() == FIXED else ("--allow", a.lower()))]
 
 
 def policy(effects: Iterable[str]) -> str:

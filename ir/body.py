@@ -24,14 +24,26 @@ BITWISE = frozenset({"and", "or", "xor"})
 """Combines of integers, bit by bit."""
 
 
+@dataclass(frozen=True, slots=True)
+class SumOrder:
+    """The one order of the additions of a sum (`fixed_sums`): `partials` interleaved partial results along its last axis; chains of `chain`
+    additions, 0 where none is cut, whose sums are added in chains of `above`."""
+
+    partials: int
+    chain: int
+    above: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduce:
-    """`combine` over `axes` of `expr`, accumulated in `dtype` from the identity."""
+    """`combine` over `axes` of `expr`, accumulated in `dtype` from the identity. `order`: the one order of its additions; None where any
+    will do."""
 
     combine: str
     axes: tuple[Node, ...]
     expr: Node
     dtype: DType
+    order: SumOrder | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

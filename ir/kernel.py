@@ -35,9 +35,11 @@ class DecidedBlocks:
 @dataclass(frozen=True, eq=False)
 class Kernel(KernelBody):
     """A named kernel. Raises KernelError where it is not sound: names that clash, references to nothing, an index that leaves its
-    dimension. `blocks`: the block sizes that its schedules must keep to, where whoever wrote it decided them."""
+    dimension. `blocks`: the block sizes that its schedules must keep to, where whoever wrote it decided them. `fixed`: results have the same
+    bits under every schedule (`fixed_sums`)."""
 
     blocks: DecidedBlocks | None = None
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         check(self)

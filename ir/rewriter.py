@@ -119,7 +119,7 @@ class Rewriter:
         if isinstance(v.expr, Reduce):
             over = self.axes(v.expr.axes)
             body = self.go(v.expr.expr)
-            e = Reduce(v.expr.combine, over, body, v.expr.dtype) if over else body
+            e = replace(v.expr, axes=over, expr=body) if over else body
         elif isinstance(v.expr, Scan):
             e = Scan(v.expr.combine, self.along(v.expr.axis), self.go(v.expr.expr), v.expr.dtype)
         else:
@@ -148,9 +148,10 @@ class Rewriter:
             for s in self.kernel.stores
         )
         made = Kernel(self.kernel.name, tuple(body), stores, tuple(self.buffers.get(b, b) for b in self.kernel.buffers))
-        if self.kernel.blocks is None:
+        blocks = self.kernel.blocks
+        if blocks is None and not self.kernel.fixed:
             return made
-        return replace(made, blocks=self.kernel.blocks.only(made.families))
+        return replace(made, blocks=None if blocks is None else blocks.only(made.families), fixed=self.kernel.fixed)
 
 
 class OtherAxes(Rewriter):

@@ -10,7 +10,7 @@ from ..log import logger
 from ..opts.memory_limits import check_program
 from ..opts.phases import plain
 from ..opts.schedule import Scheduled
-from ..program.program import Program
+from ..program.program import Instr, Program, statements
 from ..program.verify import after_pass
 from . import passes
 from .emission import emit
@@ -39,6 +39,12 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
     for p in passes.of(target):
         begin = perf_counter()
         finished(p.name, begin, p.run(program, target))
+    if (
+        scheduled.kernel.fixed
+        and not {"fma", "neon"} & target.features
+        and any(isinstance(s, Instr) and s.op == "fma" for p in program.phases for s in statements(p.body))
+    ):
+        raise OptError(f"{kernel}: fixed numerics need fused multiply-adds, which {target.name} has none of: use free numerics there")
     if program.shared > target.shared and target.groups:
         raise OptError(f"{kernel}: the group needs {program.shared} bytes of shared memory; {target.name} has {target.shared}")
     if scheduled.opts:

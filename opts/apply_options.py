@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from ..ir.body import Value
 from ..ir.errors import KernelError, OptError
@@ -10,6 +11,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
 from . import registry
+from .addition_order import check_kept, check_order
 from .builder import ScheduleBuilder
 from .legality import check_blocks, check_scheduled, undecided
 from .nests import Nest, build
@@ -34,9 +36,14 @@ def apply(
         if option.rewrite is not None:
             mine = tuple(o for o in listed if o.op == option.name)
             try:
-                return option.rewrite(Rewriting(undecided(kernel), listed, mine, target, made or apply))
+                found = option.rewrite(
+                    Rewriting(undecided(kernel), listed, mine, target, _fixed(made or apply) if kernel.fixed else made or apply)
+                )
             except KernelError as e:  # what would come out is no kernel: that is the option's refusal, and no fault of `kernel`
                 raise OptError(f"{mine[0]}: what it makes of {kernel.name} is no kernel: {e}") from e
+            check_order(found)
+            check_kept(kernel, (p.kernel for p in found.phases))
+            return found
     b = ScheduleBuilder(kernel, target)
     registry.act(b, listed)
     if target.kind == "gpu":
@@ -57,7 +64,13 @@ def apply(
     for option in options:
         if option.check is not None:
             option.check(out)
+    check_order(out)
     return out
+
+
+def _fixed(made: Callable[[Kernel, Opts, Target], Scheduled]) -> Callable[[Kernel, Opts, Target], Scheduled]:
+    """Schedules of what options make of a kernel with fixed numerics: that has them too."""
+    return lambda kernel, opts, target: made(kernel if kernel.fixed else replace(kernel, fixed=True), opts, target)
 
 
 def _again(b: ScheduleBuilder, v: Value, nest: Nest, by: tuple[Node, ...]) -> bool:

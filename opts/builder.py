@@ -12,6 +12,7 @@ from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..targets import Target
+from .addition_order import in_order, partials, tile_of
 from .axis_plan import AxisPlan, Part
 from .nests import Nest, flat, plain
 from .opt import Opt
@@ -27,7 +28,8 @@ class ScheduleBuilder:
     (the loop at which it is kept, whether its first reader fills it); those of `held` are outputs. `input_stages`:
     input → its option. `effects`: what the schedule does beyond changing the order of independent work. `marks`: what
     is only noted for later, option → {what it is on: its argument}. `applied`: the options that have acted. `reduced`:
-    the axes that some value reduces over."""
+    the axes that some value reduces over. `partials`, `in_order`: the axes whose copies are fixed, and along which the order shows in
+    results (`addition_order`)."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
@@ -43,6 +45,8 @@ class ScheduleBuilder:
         self.dots: dict[str, DotPlan] = {}
         self.tensors: dict[str, TensorPlan] = {}
         self.effects: set[str] = set()
+        self.partials = partials(kernel)
+        self.in_order = in_order(kernel)
         self.marks: dict[str, dict[str, int | tuple[tuple[str, Scalar], ...] | None]] = {}
         self.applied: list[Opt] = []
         self.order = list(order)
@@ -91,6 +95,12 @@ class ScheduleBuilder:
         }
 
 
+def fold_loop(a: Node, size: int) -> Part:
+    """The loop over tiles of a fold."""
+    outer = replace(AxisPlan(a), tiles=((f"{a.arg.name}.tile", size),)).parts[0]
+    return Part(a.arg.name, a, "fold", outer.size, size, False, outer.var)
+
+
 _Beginning = tuple[Mapping[Node, Fold], Mapping[Node, Node], frozenset[Node], Mapping[Node, AxisPlan], tuple[str, ...]]
 
 
@@ -103,6 +113,13 @@ def _beginning(kernel: Kernel) -> _Beginning:
     for nest in flat(plain(kernel)):
         for a in nest.all_axes:
             plans.setdefault(a, AxisPlan(a))
+    for a, copies in partials(kernel).items():
+        if copies > 1:
+            plans[a] = replace(plans[a], upcast=copies, pad=copies)
+    for f in folds.values():
+        if size := tile_of(kernel, f):
+            for site in (site for site, of in fold_of.items() if of is f.axis):
+                plans[site] = replace(plans[site], fold=fold_loop(f.axis, size))
     reduced = frozenset(a for v in kernel.values.values() for a in v.reduce_axes)
     return folds, fold_of, reduced, plans, tuple(_initial_order(kernel, plans))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
+from ..cache.keys import Numerics, with_numerics
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
 from ..ir import argument_checks
@@ -16,6 +17,7 @@ from ..ir.kernel import Kernel
 from ..ir.normal_form import normalise
 from ..ir.rewriter import resized, without_aliases
 from ..log import logger
+from . import identity
 from .artefacts import Artefacts
 from .compile import build, render
 from .compiled_kernel import BucketedKernel, CompiledKernel, divided
@@ -76,6 +78,7 @@ def best(
     store: Artefacts | None = None,
     start: Choice = "ranked",
     allow: Iterable[str] = (),
+    numerics: Numerics = "free",
     opts: str | Sequence[Any] | None = None,
     objective: str | Sequence[str] = TIME,
     scratch_limit: int | None = None,
@@ -88,7 +91,8 @@ def best(
     a database URL or an open Cache; default as for the command line. `store`: where compiled code is kept between runs; default, the
     platform's cache folder. `start`: 'quick' chooses a start schedule among a few, in a few milliseconds, where 'ranked' has the model rank
     all that are known. `allow`: effects that are refused otherwise, as for `tune`: ["downconvert"] for what a search found that was
-    allowed to lower precision. `opts`: this schedule and no other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then,
+    allowed to lower precision. `numerics`: "fixed" gives the same bits under every schedule, number of threads, level of instructions and
+    batch size (docs/numerics.md), and asks for what was tuned so. `opts`: this schedule and no other, in short form ("Um8 Un32 Pn") or as data; nothing is looked up then,
     nothing was measured, and `CompiledKernel.origin` is 'given'. Raises OptError where it cannot be read or does not apply. `objective`: "energy",
     "dynamic-energy" or "scratch" asks for what a search with that objective found, or for that end of a front; of two ("time,scratch") the
     fastest of the front is taken. `scratch_limit`: the fastest schedule that needs no more bytes beside its arguments, or UsageError where
@@ -97,16 +101,16 @@ def best(
 
     A kernel with a symbolic size that was tuned in buckets is a `BucketedKernel`, compiled once for each part of the size's range. A schedule
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
-    argument_checks.check_all("best", locals(), start=get_args(Choice))
+    argument_checks.check_all("best", locals(), start=get_args(Choice), numerics=get_args(Numerics))
     from ..cache import Cache, open
     from ..cache.keys import allowed
     from ..cache.keys import policy as policy_of
     from ..devices import get
     from ..opts.opt import parse
 
-    allow = (allow,) if isinstance(allow, str) else tuple(allow)
+    allow = with_numerics(allow, numerics)
     policy = policy_of(allowed(allow))
-    kernel = _kernel(kernel, shape, dtype)
+    kernel = identity.with_numerics(_kernel(kernel, shape, dtype), policy)
     place = get(device)
     place.check()
     threads = int(threads or place.threads)

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ..cache.keys import DEFAULT_POLICY, Key
+from ..cache.keys import DEFAULT_POLICY, FIXED, Key
 from ..cache.objectives import TIME
 from ..files.strict import canon
+from ..ir.fixed_sums import fixed
 from ..ir.kernel import Kernel
 from ..ir.normal_form import Canonical, canonical
 
@@ -28,7 +29,19 @@ def canonical_of(kernel: Kernel) -> Canonical:
 
 def key_of(kernel: Kernel, device: Device, threads: int | None = None, policy: str = DEFAULT_POLICY, objective: str = TIME) -> Key:
     """The strict cache key of running `kernel` on `device` with `threads` (default: the device's)."""
-    return Key(canonical(kernel).hash, device.target.key, threads or device.threads, device.compiler_id(), policy, objective)
+    return Key(
+        canonical(kernel).hash,
+        device.target.key,
+        threads or device.threads,
+        device.compiler_id(),
+        FIXED if kernel.fixed else policy,
+        objective,
+    )
+
+
+def with_numerics(kernel: Kernel, policy: str) -> Kernel:
+    """The kernel with a fixed order of its sums where the policy says so; as it was written, for the normal form drops axes."""
+    return fixed(kernel) if policy == FIXED else kernel
 
 
 def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:

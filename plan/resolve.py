@@ -19,7 +19,7 @@ from ..ir.kernel import Kernel
 from ..ir.normal_form import normalise
 from ..log import logger
 from .compile import render
-from .identity import canonical_of, key_of, opts_of, source_key
+from .identity import canonical_of, key_of, opts_of, source_key, with_numerics
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
@@ -117,7 +117,7 @@ def resolve(
     could not be loaded here). `start`: 'ranked', or 'quick' where somebody waits for it (a ranked one that the store
     knows is taken all the same). `objective`: what the schedule is to make small, as `cache.objectives` writes it; with `own_only`,
     only searches for that very objective answer. `scratch_limit`: bytes that a cached answer may need."""
-    kernel = normalise(kernel)
+    kernel = normalise(with_numerics(kernel, policy))
     key = key_of(kernel, device, threads, policy, objective)
     start_of = _StartSchedule(kernel, device, key, store, excluded, start)
     rows = cache.answers(key) if own_only else rows_for(cache, key, scratch_limit)
@@ -143,7 +143,7 @@ def resolve(
 def plan_of_opts(kernel: Kernel, opts: tuple[Opt, ...], device: Device, threads: int, policy: str = DEFAULT_POLICY) -> Plan:
     """The plan for options that the caller chose, for `ir.normal_form.normalise(kernel)`. Raises OptError where they do
     not apply, or have effects that the policy does not allow."""
-    kernel = normalise(kernel)
+    kernel = normalise(with_numerics(kernel, policy))
     key = key_of(kernel, device, threads, policy)
     _allowed(kernel, opts, device, key)
     return Plan(opts, "given", None, key)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, get_args
 
+from ..cache.keys import Numerics, with_numerics
 from ..cache.objectives import TIME
 from ..ir import argument_checks
 from ..log import logger
@@ -83,6 +84,7 @@ def tune(
     study: str | None = None,
     interrupt: OnInterrupt = "raise",
     allow: Iterable[str] = (),
+    numerics: Numerics = "free",
     objective: str | Sequence[str] = TIME,
     measuring: Measuring | None = None,
     since: float | None = None,
@@ -98,7 +100,8 @@ def tune(
     (sqlite:///study.db, a journal file's path, …) where an `optuna:` strategy keeps and resumes its trials.
 
     `allow`: effects that are refused otherwise, such as "downconvert" (`cache.keys.EFFECTS`): schedules may then compute in lower
-    precision, are held to the wider error bound that follows, and have cache entries of their own. `measuring`: what makes the
+    precision, are held to the wider error bound that follows, and have cache entries of their own. `numerics`: "fixed" searches among the
+    schedules that give the same bits as all others (docs/numerics.md), for cache entries of their own. `measuring`: what makes the
     measurer, where that is not one of `device` here (`fleet.batches.fleet_measurer`). `objective`: what is made small, of
     `cache.objectives.OBJECTIVES`, or two such as "time,scratch", whose front is the answer; each has cache entries of its own.
 
@@ -108,7 +111,7 @@ def tune(
     "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError, CacheError,
     MeasureError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
     best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
-    argument_checks.check_all("tune", locals(), mode=MODES, interrupt=get_args(OnInterrupt))
+    argument_checks.check_all("tune", locals(), mode=MODES, interrupt=get_args(OnInterrupt), numerics=get_args(Numerics))
     request = TuneRequest.make(
         budget,
         trials,
@@ -125,7 +128,12 @@ def tune(
         measuring=measuring,
     )
     objectives.check(objective, request.strategy or strategies.DEFAULT, study, request.budget)
-    return carried_out(request, lambda: KernelTask(kernel, shape, dtype, device, threads, vars, allow, objective), cache, interrupt)
+    return carried_out(
+        request,
+        lambda: KernelTask(kernel, shape, dtype, device, threads, vars, with_numerics(allow, numerics), objective),
+        cache,
+        interrupt,
+    )
 
 
 class Interrupted(KeyboardInterrupt):

@@ -55,10 +55,10 @@ class KernelTask:
     ) -> None:
         """Raises UsageError, KernelError, DeviceError. `objective`: what is made small, as `cache.objectives.objective` reads it."""
         from .. import devices, named_kernels
-        from ..cache.keys import allowed, policy
+        from ..cache.keys import FIXED, allowed, policy
         from ..ir.dtypes import dtype as dtype_of
         from ..ir.normal_form import normalise
-        from ..plan.identity import canonical_of, key_of
+        from ..plan.identity import canonical_of, key_of, with_numerics
 
         if isinstance(kernel, str):
             self.kernel = named_kernels.make(kernel, shape, dtype)
@@ -69,7 +69,8 @@ class KernelTask:
             sizes = shape or {}
         self.shape = {k: v for k, v in sizes.items() if isinstance(v, int)}
         # the form that the cache's option lists speak of: unit axes dropped, adjacent axes merged
-        self.kernel = normalise(self.kernel)
+        self.effects = frozenset({FIXED}) if self.kernel.fixed else allowed(allow)
+        self.kernel = normalise(with_numerics(self.kernel, policy(self.effects)))
         self.dtype = dtype_of(dtype).name if dtype is not None else (self.kernel.inputs or self.kernel.outputs)[0].dtype.name
         self.device = devices.get(device)
         self.device.check()
@@ -78,7 +79,6 @@ class KernelTask:
         self.device.check_threads(self.threads)
         self.vars = symbol_values(self.kernel, vars or {})
         self.canonical = canonical_of(self.kernel)
-        self.effects = allowed(allow)
         self.key = key_of(self.kernel, self.device, self.threads, policy(self.effects), named_objective(objective))
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..cache import keys
 from ..cache.objectives import FRONTS, TIME
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Job:
         words += ["--start", self.start] if self.start != "auto" else []
         words += ["--budget", self.budget] if self.budget else []
         words += ["--trials", str(self.trials)] if self.trials is not None else []
-        words += [word for effect in self.allow for word in ("--allow", effect.lower())]
+        words += keys.words(self.allow)
         return shlex.join([*words, "--retune"])
 
 

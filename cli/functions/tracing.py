@@ -128,12 +128,16 @@ def kernel_of(args: Namespace, shape: dict[str, int] | None = None) -> Kernel:
     """The kernel that --kernel, --shape and --dtype name: a named one, one that a file's function returns, or one of
     those that a function of tensors becomes (`my.py:function#2`). `shape`: in place of --shape's extents. Raises
     KernelError and UsageError."""
+    from ...cache.keys import allowed, policy
     from ...named_kernels import make, parse_shape
+    from ...plan.identity import with_numerics
 
     if not is_tensor_function(args.kernel, args.shape):
-        return make(args.kernel, parse_shape(args.shape) if shape is None and args.shape else shape, args.dtype)
-    base, which = split_number(args.kernel)
-    return picked(ask(base, args.shape, args.dtype), which)
+        found = make(args.kernel, parse_shape(args.shape) if shape is None and args.shape else shape, args.dtype)
+    else:
+        base, which = split_number(args.kernel)
+        found = picked(ask(base, args.shape, args.dtype), which)
+    return with_numerics(found, policy(allowed(getattr(args, "allow", None) or ())))
 
 
 def picked(graph: FunctionGraph, which: str) -> Kernel:

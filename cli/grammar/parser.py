@@ -170,8 +170,24 @@ def add_where(p: Grammar, device: str | None, every: bool = False) -> None:
     add_cache(p)
 
 
+class Numerics(Action):
+    """Fixed numerics are allowed alone: `allow` says so to whatever reads it."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None) -> None:
+        if values == "fixed":
+            namespace.allow = [*(namespace.allow or ()), values]
+
+
 def add_allow(p: ArgumentParser) -> None:
-    """--allow."""
+    """--allow and --numerics."""
+    p.add_argument(
+        "--numerics",
+        action=Numerics,
+        choices=("free", "fixed"),
+        default="free",
+        help="fixed: results have the same bits under every schedule, number of threads, level of instructions and batch size; entries of "
+        "their own in the cache (docs/numerics.md); default free",
+    )
     p.add_argument(
         "--allow",
         action="append",

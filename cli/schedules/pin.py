@@ -73,10 +73,12 @@ def _what(task: KernelTask) -> str:
 def _words(args: Namespace) -> str:
     import shlex
 
+    from ...cache import keys
+
     words = [args.kernel]
     for name in ("shape", "dtype", "threads", "cache"):
         value = getattr(args, name)
         words += [f"--{name}", str(value)] if value else []
     words += ["--device", args.device] if args.device != "cpu" else []
-    words += [w for effect in args.allow or () for w in ("--allow", effect)]
+    words += keys.words(args.allow or ())
     return shlex.join(words)

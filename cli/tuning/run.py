@@ -270,9 +270,10 @@ def summary(
 
 
 def _kernel_words(args: Namespace, result: Result) -> SummaryWords:
+    from ...cache.keys import words
     from ...targets import command_prefix
 
-    allow = [word for effect in args.allow or () for word in ("--allow", effect)]
+    allow = words(args.allow or ())
     return SummaryWords([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *opts_words(result)])
 
 

@@ -172,7 +172,7 @@ class Colours:
         nest = self.nest(v)
         kind: tuple[object, ...] = ("point",)
         if isinstance(v.expr, Reduce):
-            kind = ("reduce", v.expr.combine, v.expr.dtype.name)
+            kind = ("reduce", v.expr.combine, v.expr.dtype.name, *_order(v.expr))
         elif isinstance(v.expr, Scan):
             kind = ("scan", v.expr.combine, v.expr.dtype.name, nest[v.expr.axis])
         return digest(kind, v.dtype.name, [nest[a] for a in (*v.axes, *v.reduce_axes)], self.of(v.body, nest))
@@ -331,7 +331,7 @@ class KernelWriter:
         expr = self._expr(v.body, self.colours.nest(v), {})
         how = ""
         if isinstance(v.expr, Reduce):
-            how = f"{v.expr.combine}[{over}] {v.expr.dtype.name} "
+            how = " ".join((f"{v.expr.combine}[{over}]", v.expr.dtype.name, *_order(v.expr), ""))
         elif isinstance(v.expr, Scan):
             how = f"scan {v.expr.combine}[{self._axis(v.expr.axis)}] {v.expr.dtype.name} "
         self.lines.append(f"value {self.values[v.name]}[{axes}] {v.dtype.name} = {how}{expr}")
@@ -563,10 +563,15 @@ def _canonical(k: Kernel) -> Canonical:
     sites = {a.arg.name: c for a, c in w.axes.items()}
     families = {f: w.axes[axes[0]] if len(axes) == 1 else w.families[f] for f, axes in k.families.items()}
     axes = sites | families
-    text = f"kernel {VERSION}\n{w.text}{_decided(k, axes)}"
+    text = f"kernel {VERSION}\n{w.text}{_decided(k, axes)}{chr(10) + 'fixed' if k.fixed else ''}"
     places = [(b.name, w.buffers[b], repr(b.shape)) for b in k.buffers]  # also which parameter is which: factors have no order in the text
     identity = _sha(repr((text, k.name, places, _given(k), w.values, *_aliases(k))))
     return Canonical(text, _sha(text), identity, dict(w.symbols) | tensors | axes, tensors, axes, families | sites)
+
+
+def _order(r: Reduce) -> tuple[str, ...]:
+    """The order of a sum's additions, where there is one."""
+    return () if r.order is None else (f"order {r.order.partials}/{r.order.chain}/{r.order.above}",)
 
 
 def _decided(k: Kernel, axes: Mapping[str, str]) -> str:

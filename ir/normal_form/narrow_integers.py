@@ -9,6 +9,7 @@ operator asks for more (an order, a shift to the right), intervals show that its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from .. import index as ix
 from ..body import Reduce, Value
@@ -189,7 +190,7 @@ class Narrow(Rewriter):
             return Value(v.name, found.axes, self._root(v.expr), v.dtype)
         if isinstance(v.expr, Reduce) and isinstance(found.expr, Reduce):
             e = found.expr
-            return Value(v.name, found.axes, Reduce(e.combine, e.axes, self._root(v.expr.expr), e.dtype), v.dtype)
+            return Value(v.name, found.axes, replace(e, expr=self._root(v.expr.expr)), v.dtype)
         return found
 
     def stored(self, n: Node) -> Node:

@@ -12,7 +12,7 @@ A product with an inserted zero is NaN where the other factor is infinite. Such 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count
 from math import gcd
@@ -172,7 +172,7 @@ class _ByClasses(Rewriter):
         body = _SummedOver(self).go(v.expr.expr)
         over = tuple(b for a in v.expr.axes for b in (self.taps if a is self.s.tap else (a,)))
         axes = tuple(a for a in self.axes(v.axes) if a is not self.idle)
-        return Value(v.name, axes, Reduce(v.expr.combine, over, body, v.expr.dtype) if over else body, v.dtype)
+        return Value(v.name, axes, replace(v.expr, axes=over, expr=body) if over else body, v.dtype)
 
     def node(self, n: Node) -> Node | None:
         if n is self.s.out:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..kernel import Kernel
 from .axis_rules import drop_units, drop_unread, merge_axes, separate_families, split_by_parity, split_flattened
@@ -145,7 +145,7 @@ def applied(kernel: Kernel) -> Iterator[tuple[NormalRule, Kernel]]:
     for rule in RULES:
         found = rule.apply(kernel)
         while found is not kernel:
-            kernel = found
+            kernel = found if found.fixed == kernel.fixed else replace(found, fixed=kernel.fixed)
             yield rule, kernel
             found = rule.apply(kernel) if rule.again else kernel
 

@@ -84,6 +84,8 @@ def factors(b: Builder, node: Node, value: Callable[[Node], Val]) -> tuple[Val, 
 
 
 def _inverse(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
+    if b.fixed:
+        return None
     found = powers(node) if "sse41" in b.features else None
     if found is not None and (square := value(found[0])).lanes > 1:
         root: Val | None = reciprocal_root(b, square)

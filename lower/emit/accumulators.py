@@ -10,6 +10,7 @@ from math import prod
 from ...ir import index as ix
 from ...ir.dtypes import bool_
 from ...ir.node import Node, const
+from ...opts.addition_order import order_of
 from ...opts.analysis.extremes import by_bits
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
@@ -130,6 +131,7 @@ class Accumulators:
         self.live = [s for s in self.spatial if not ev.nowhere(there, s)]
         self.keys = [(s, p) for s in self.live for p in self.partials]
         self.dtype = n.expr.dtype
+        self.order = order_of(n)
         dot = low.sched.dots.get(n.name)
         self.dot = Dot(low, n, ev, dot) if dot is not None else None
         self.masks: list[Node] = []
@@ -240,6 +242,8 @@ class Accumulators:
     def _combined(self, acc: Val, expr: Node, asg: Assignment, masks: Sequence[Val]) -> Val:
         """An accumulator and an element, which is the identity where one of the masks does not hold."""
         ev, b = self.ev, self.low.b
+        if self.order is not None:
+            return self._in_order(acc, expr, asg, masks)
         if self.combine == "add" and expr.op == "mul" and not masks:
             x, y = (ev.value(s, asg) for s in expr.src)
             if b.zero(x) and b.zero(y):  # both are masked here: a sum that began at 0 is never -0, so it stays what it is
@@ -257,6 +261,19 @@ class Accumulators:
         if self.sizes:
             return b.op("bitcast", b.op("max", bits_of(b, acc), bits_of(b, x)), dtype=self.dtype)
         return b.op(self.combine, acc, x)
+
+    def _in_order(self, acc: Val, expr: Node, asg: Assignment, masks: Sequence[Val]) -> Val:
+        """The same where every schedule is to have the same bits: a product is joined where the sum itself is written of one, masked or not."""
+        ev, b, value = self.ev, self.low.b, self.n.value
+        assert value is not None
+        if self.combine == "add" and expr.op == "mul" and value.body.op == "mul":
+            x, y = (ev.value(s, asg) for s in expr.src)
+            if b.zero(x) and b.zero(y):
+                return acc
+            new = b.op("fma", x, y, acc)
+        else:
+            new = b.op(self.combine, acc, ev.value(expr, asg))
+        return b.op("select", reduce(lambda x, y: b.op("and", x, y), masks), new, acc, dtype=self.dtype) if masks else new
 
     def finish(self, accs: list[Val]) -> dict[Key, Val]:
         """Partials combined pairwise, then lanes along a reduce axis folded."""

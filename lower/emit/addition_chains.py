@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ...ir import index as ix
 from ...ir.node import Node, const
 from ...ir.node import axis as make_axis
+from ...opts.addition_order import Cuts
 from ...opts.analysis.contractions import computed_contraction
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
@@ -105,16 +106,35 @@ class ShortChains:
     steps: int
     most: Longest
     starts: Sequence[Val | None] = ()
+    fixed: bool = False
+    """Whether blocks begin at multiples of their size, wherever a loop is in pieces."""
 
     def carry(self, loops: Sequence[Part], piece: Piece, accs: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
         """What a piece of the first of some loops leaves of what it carries; `body` is for one of its iterations."""
         return self._blocks(loops[0], self.sizes[-len(loops)], piece, accs, body)
 
+    def whole(self, loops: Sequence[Part], found: Sequence[Piece], accs: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
+        """What the pieces of the first of some loops leave of what it carries, its blocks being those of the whole loop."""
+        return self._in_pieces(loops[0], self.sizes[-len(loops)], found, None, accs, body)
+
+    def _in_pieces(
+        self, part: Part, sizes: Sizes, found: Sequence[Piece], block: Piece | None, accs: list[Val], body: Callable[[list[Val]], list[Val]]
+    ) -> list[Val]:
+        if not sizes or sizes == (1,):
+            for piece in found:
+                with self.low.open(part, accs, piece if block is None else _common(piece, block)) as loop:
+                    loop.yields = self._merged(loop.carried, body) if sizes else body(loop.carried)
+                accs = loop.results
+            return accs
+        with blocks(self.low, part, sizes[0], block or pieces.ALL, accs) as (loop, inner):
+            loop.yields = self._merged(loop.carried, lambda begun: self._in_pieces(part, sizes[1:], found, inner, begun, body))
+        return loop.results
+
     def in_groups(
         self, steps: Sequence[Assignment], accs: list[Val], run: Callable[[Sequence[Assignment], list[Val]], list[Val]]
     ) -> list[Val]:
         """What accumulators become by steps without a loop."""
-        if len(steps) <= self.most.alone:
+        if self.fixed or len(steps) <= self.most.alone:
             return run(steps, accs)
         for i in range(0, len(steps), self.most.alone):
             accs = self._merged(accs, partial(run, steps[i : i + self.most.alone]))
@@ -134,6 +154,19 @@ class ShortChains:
         begun = [acc if start is None else start for acc, start in zip(accs, self.starts, strict=True)]
         done = zip(accs, run(begun), self.starts, strict=True)
         return [new if start is None else self.low.b.op("add", acc, new) for acc, new, start in done]
+
+
+def _common(piece: Piece, block: Piece) -> Piece:
+    """The iterations that a piece and a block have in common."""
+    assert block.between is not None
+    lo, hi = (const(piece.at), const(piece.at + 1)) if piece.at is not None else piece.between or block.between
+    first, end = ix.minmax("max", lo, block.between[0]), ix.minmax("min", hi, block.between[1])
+    return replace(piece, between=(first, end), at=None, maybe=True)
+
+
+def fixed_chains(low: Lowering, loops: Sequence[Part], found: Cuts) -> ShortChains:
+    """The chains of a sum whose order is fixed."""
+    return ShortChains(low, [found.sizes.get(p.name, ()) for p in loops], 1, SUM, fixed=True)
 
 
 def chains(low: Lowering, loops: Sequence[Part], steps: int, most: Longest, around: int = 1) -> ShortChains:

@@ -245,7 +245,10 @@ def carry(
     def inside(carried: list[Val]) -> list[Val]:
         return carry(low, loops[1:], carried, body, chains)
 
-    for piece in trimmed(low, loops[0], low.pieces(loops[0])):
+    found = trimmed(low, loops[0], low.pieces(loops[0]))
+    if chains is not None and chains.fixed:
+        return chains.whole(loops, found, accs, inside)
+    for piece in found:
         if chains is not None:
             accs = chains.carry(loops, piece, accs, inside)
             continue

@@ -14,6 +14,7 @@ from math import prod
 from ...ir.body import Scan
 from ...ir.dtypes import int32
 from ...ir.node import Node
+from ...opts.addition_order import cuts, order_of
 from ...opts.analysis.extremes import LEAST, Group, best_order, covering, grouped, spelled_out
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest, identity
@@ -320,7 +321,11 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
 def _cut(low: Lowering, each: Sequence[_Reduction], inner: Sequence[Part], straddled: Sequence[Part]) -> dict[str, Sizes]:
     """Cut the reduce loops `inner` of some reductions so that chains of additions are short; and, by name of the loops `straddled`, the blocks
     after which arrays are added to others."""
-    summed = [r for r in each if r.most is not None]
+    fixed = [r for r in each if order_of(r.n) is not None]
+    for r in fixed:
+        found = cuts(low.sched, r.n)
+        r.chains, r.anew = addition_chains.fixed_chains(low, inner, found), found.anew
+    summed = [r for r in each if r.most is not None and r not in fixed]
     if not summed:
         return {}
     most = min(r.most for r in summed if r.most is not None)

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...ir import index as ix
-from ...ir.body import Scan
 from ...ir.errors import OptError
 from ...ir.node import Node
+from ..addition_order import tile_of
 from ..analysis.structure import extent, shared_axes
-from ..axis_plan import AxisPlan, Part
-from ..builder import ScheduleBuilder
+from ..builder import ScheduleBuilder, fold_loop
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option
@@ -39,16 +38,21 @@ def act_tile(b: ScheduleBuilder, o: Opt) -> None:
 
 def _cut_fold(b: ScheduleBuilder, o: Opt, a: Node) -> None:
     size = ix.upper(a.arg.extent)
+    fixed = tile_of(b.kernel, b.folds[a])
+    if fixed:
+        if o.amount != fixed:
+            raise OptError(f"{o}: fixed numerics merge the sums of tiles of {fixed} elements; give TILE({o.on}, {fixed}), or none")
+        return
     if any(b.plans[x].fold for x, f in b.fold_of.items() if f is a):
         raise OptError(f"{o}: the fold over {o.on} is already cut; tile one of its sites instead")
     if o.amount >= size:
         raise OptError(f"{o}: the tile must be smaller than the extent {size}")
-    outer = replace(AxisPlan(a), tiles=((f"{o.on}.tile", o.amount),)).parts[0]
-    part = Part(a.arg.name, a, "fold", outer.size, o.amount, False, outer.var)
+    part = fold_loop(a, o.amount)
     for site, f in b.fold_of.items():
         if f is a:
             b.plans[site] = replace(b.plans[site], fold=part).checked(str(o))
-    b.effects.add("REASSOC")
+    if not b.kernel.fixed:
+        b.effects.add("REASSOC")
 
 
 def propose_tile(near: Neighbourhood) -> Iterator[Opts]:
@@ -254,10 +258,14 @@ ACROSS = (2, 4)
 
 def act_upcast(b: ScheduleBuilder, o: Opt) -> None:
     """Spell out copies; those of a reduction or a scan change its order."""
-    scanned = {v.expr.axis for v in b.kernel.values.values() if isinstance(v.expr, Scan)}
-    for a in b.find(o.on, o):
+    found = b.find(o.on, o)
+    free = [a for a in found if a not in b.partials]
+    if not free and any(b.partials[a] != o.amount for a in found):
+        copies = ", ".join(str(n) for n in dict.fromkeys(b.partials[a] for a in found))
+        raise OptError(f"{o}: fixed numerics add up {o.on} in {copies} partial result{'s' * (copies != '1')}, with no option")
+    for a in free:
         b.plans[a] = b.plans[a].with_registers("upcast", o.amount)
-        if a in b.reduced | scanned:
+        if a in b.in_order:
             b.effects.add("REASSOC")
 
 
