@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .ir import KernelBuilder as KernelBuilder
     from .ir import KernelError as KernelError
     from .ir import MeasureError as MeasureError
+    from .ir import NotANumberError as NotANumberError
     from .ir import OptError as OptError
     from .ir import OutOfRangeError as OutOfRangeError
     from .ir import TilewrightError as TilewrightError
@@ -42,12 +43,14 @@ if TYPE_CHECKING:
     from .tensor import checkpoint as checkpoint
     from .tensor import compute as compute
     from .tensor import cond as cond
+    from .tensor import debug as debug
     from .tensor import fori_loop as fori_loop
     from .tensor import grad as grad
     from .tensor import jit as jit
     from .tensor import jvp as jvp
     from .tensor import memory_cap as memory_cap
     from .tensor import nn as nn
+    from .tensor import operation as operation
     from .tensor import optim as optim
     from .tensor import register_gradient as register_gradient
     from .tensor import scan as scan
@@ -75,14 +78,14 @@ _WHERE = {
     "quantize": "weights",
     **dict.fromkeys(
         (
-            "Tensor", "Var", "checkpoint", "compute", "cond", "fori_loop", "grad", "jit", "jvp", "memory_cap", "nn", "optim",
+            "Tensor", "Var", "checkpoint", "compute", "cond", "debug", "fori_loop", "grad", "jit", "jvp", "memory_cap", "nn", "operation", "optim",
             "register_gradient", "scan", "set_default_float", "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap", "while_loop",
         ),
         "tensor",
     ),
     **dict.fromkeys(
         (
-            "BuildError", "CacheError", "CacheMiss", "DeviceError", "Kernel", "KernelError", "MeasureError", "OptError",
+            "BuildError", "CacheError", "CacheMiss", "DeviceError", "Kernel", "KernelError", "MeasureError", "NotANumberError", "OptError",
             "OutOfRangeError", "TilewrightError", "UsageError", "VerifyError",
         ),
         "ir",

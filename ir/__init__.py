@@ -29,6 +29,7 @@ from .errors import (
     DeviceError,
     KernelError,
     MeasureError,
+    NotANumberError,
     OptError,
     OutOfRangeError,
     TilewrightError,
@@ -85,7 +86,7 @@ from .operators import cast
 
 __all__ = [
     "Buffer", "BuildError", "CacheError", "CacheMiss", "DType", "DeviceError", "Fold", "Kernel", "KernelBuilder",
-    "KernelError", "MeasureError", "Monoid", "Node", "OptError", "OutOfRangeError", "Reduce", "Scan", "Store", "TilewrightError",
+    "KernelError", "MeasureError", "Monoid", "Node", "NotANumberError", "OptError", "OutOfRangeError", "Reduce", "Scan", "Store", "TilewrightError",
     "UsageError", "Value", "VerifyError", "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",
     "axis", "bfloat16", "bool_", "cast", "ceil", "clip", "const", "copysign", "cos", "cosh", "dtype", "erf", "exp",
     "exp2", "expm1", "float16", "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "int16", "int32",

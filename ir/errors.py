@@ -59,5 +59,9 @@ class OutOfRangeError(UsageError, IndexError):
     """An index, a label or another number that picks an element lies outside of what it picks from."""
 
 
+class NotANumberError(UsageError, ArithmeticError):
+    """An operation made a NaN of numbers, while `debug.nans()` looked for that."""
+
+
 class InternalError(TilewrightError):
     """Tilewright made something that it must never make: a fault to report, not one of a kernel, an option or a device."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -22,6 +22,8 @@ from .source_task import SourceSettings, resolved
 if TYPE_CHECKING:
     from ..opts.opt import Opt
     from ..search.result import Result
+    from .loaded_source import LoadedSource
+    from .source_task import SourceTask
 
 
 def tune_source(
@@ -72,6 +74,16 @@ class TunedSource:
     flags: tuple[str, ...]
     seconds: float | None
     origin: str
+    task: SourceTask | None = field(default=None, repr=False, compare=False)
+    opts: tuple[Opt, ...] = field(default=(), repr=False, compare=False)
+
+    def loaded(self) -> LoadedSource:
+        """The configuration, built: a function of its input arrays to a tuple of its outputs. Raises UsageError for sources that are not in
+        C or C++ and for arrays that are read and written; BuildError."""
+        from .loaded_source import load
+
+        assert self.task is not None
+        return load(self.task, self.opts)
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -91,7 +103,9 @@ def best_source(source: str | Path | SourceSpec, function: str = "", **settings:
     given = texts(opts)
     values = {p.name: p.values[p.texts.index(given[p.name])] for p in what.spec.parameters if not p.flag}
     origin = "untuned" if row is None else "cached"
-    return TunedSource(values, plain_text(what.spec, given), flags_of(what.spec, given), None if row is None else row.t_min, origin)
+    return TunedSource(
+        values, plain_text(what.spec, given), flags_of(what.spec, given), None if row is None else row.t_min, origin, what, tuple(opts)
+    )
 
 
 def values_of(opts: Sequence[Opt]) -> dict[str, str]:

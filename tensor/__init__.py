@@ -1,5 +1,6 @@
 """A lazy tensor library whose expressions become kernels by fusion, scheduled from the cache at JIT time."""
 
+from . import debug as debug
 from . import nn as nn
 from . import optim as optim
 from .capture.decorator import jit as jit
@@ -7,7 +8,6 @@ from .complex_tensor import ComplexTensor as ComplexTensor
 from .gradients.grad import checkpoint as checkpoint
 from .gradients.grad import grad as grad
 from .gradients.grad import jvp as jvp
-from .gradients.grad import register_gradient as register_gradient
 from .gradients.grad import stop_gradient as stop_gradient
 from .gradients.grad import value_and_grad as value_and_grad
 from .gradients.grad import vjp as vjp
@@ -19,6 +19,8 @@ from .loops import cond as cond
 from .loops import fori_loop as fori_loop
 from .loops import scan as scan
 from .loops import while_loop as while_loop
+from .operations import operation as operation
+from .operations import register_gradient as register_gradient
 from .running.buffers import memory_cap as memory_cap
 from .tensor import Tensor as Tensor
 from .trees import tree_map as tree_map

@@ -17,6 +17,7 @@ from .graph.index_maps import Shape
 from .graph.nodes import Slot, TensorNode, differentiated, interned_in, make, range_of, walk
 from .graph.source_lines import at, user_line
 from .running.current_capture import capturing, current
+from .running.effects import collecting
 from .tensor import Tensor
 from .trees import Structure, flatten
 
@@ -51,6 +52,8 @@ def leaf_names(structure: Any, name: str) -> list[str]:
         return []
     if kind == "dict":
         return [n for k, s in zip(rest[0], rest[1], strict=True) for n in leaf_names(s, f"{name}[{k!r}]")]
+    if kind == "record":
+        return [n for k, s in zip(rest[1], rest[2], strict=True) for n in leaf_names(s, f"{name}.{k}")]
     return [n for i, s in enumerate(rest[0]) for n in leaf_names(s, f"{name}[{i}]")]
 
 
@@ -67,9 +70,11 @@ class TracedBody:
 def traced(name: str, f: Callable[..., Any], args: Sequence[Any], device: str) -> TracedBody:
     """Call a body on tensors without values. Raises UsageError where it assigns to a tensor, and what it raises."""
     around = current()
-    with capturing(name) as capture:
+    with capturing(name) as capture, collecting() as effects:
         leaves, structure = flatten(f(*args))
         nodes = [tensor_of(x, device).node for x in leaves]
+        if effects and nodes:
+            nodes[0] = P.after(nodes[0], effects[-1])
         own = capture.made() | {id(x) for x in args if isinstance(x, TensorNode)}
         for tensor, old in capture.assigned.values():
             if tensor.node is not old and id(old) not in own:

@@ -1,11 +1,13 @@
-"""Trees of tensors: lists, tuples (named ones too), dicts and None, nested as one likes; all else is a leaf.
+"""Trees of tensors: lists, tuples (named ones too), dicts, dataclasses and None, nested as one likes; all else is a leaf.
 
 Functions of parameters take and return such trees. A dict's entries are taken in the order of its sorted keys, so that
 two dicts with equal keys match."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from ..ir.errors import UsageError
@@ -35,8 +37,22 @@ def _flatten(tree: Any, leaves: list[Any]) -> Structure:
     if type(tree) in CONTAINERS:
         leaves.append(CONTAINERS[type(tree)][0](tree))
         return (type(tree),)
+    names = _fields(type(tree))  # type: ignore[arg-type]
+    if names is not None:
+        return ("record", type(tree), names, tuple(_flatten(getattr(tree, name), leaves) for name in names))
     leaves.append(tree)
     return _LEAF
+
+
+@cache
+def _fields(cls: type[Any]) -> tuple[str, ...] | None:
+    """The fields of a dataclass of the user's; None for another class."""
+    if not is_dataclass(cls) or cls.__module__.partition(".")[0] == _PACKAGE:
+        return None
+    return tuple(f.name for f in fields(cls))
+
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
@@ -52,10 +68,20 @@ def _unflatten(structure: Any, leaves: Iterator[Any]) -> Any:
         return None
     if kind == "dict":
         return {k: _unflatten(s, leaves) for k, s in zip(structure[1], structure[2])}
+    if kind == "record":
+        return record(structure[1], {name: _unflatten(s, leaves) for name, s in zip(structure[2], structure[3])})
     if kind in CONTAINERS:
         return CONTAINERS[kind][1](next(leaves))
     parts = [_unflatten(s, leaves) for s in structure[1]]
     return parts if kind is list else kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+def record(cls: type, values: Mapping[str, Any]) -> Any:
+    """An object of a dataclass with these fields. Its `__init__` is not called: it may convert or refuse what stands for an array."""
+    made: Any = object.__new__(cls)
+    for name, x in values.items():
+        object.__setattr__(made, name, x)
+    return made
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *more: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import index as ix
 from ..body import KernelBody, Store
+from ..buffer import Buffer
 from ..errors import KernelError
 from ..node import Node, as_node, axes_of, axis, const, walk
 from ..node import axis as make_axis
@@ -215,6 +216,17 @@ CHUNK = 1 << 20
 def writes_whole(store: Store) -> bool:
     """Whether every element of the output gets a value, whatever data is. (What combines starts from its identity.)"""
     return store.combine is not None or all(_whole(s) for s in _sized(store))
+
+
+def written_whole(kernel: KernelBody, buffer: Buffer) -> bool:
+    """Whether every element of an output gets a value: of one store, or of several that write as many elements as there are, each once."""
+    stores = [s for s in kernel.stores if s.buffer is buffer]
+    if any(writes_whole(s) for s in stores):
+        return True
+    sizes = [*buffer.shape, *(a.arg.extent for s in stores for a in s.axes)]
+    if any(isinstance(n, Node) for n in sizes) or any(s.mask is not None or not writes(s).once for s in stores):
+        return False
+    return sum(prod(int(a.arg.extent) for a in s.axes) for s in stores) == prod(int(as_node(n).arg) for n in buffer.shape)
 
 
 def _whole(store: Store) -> bool:

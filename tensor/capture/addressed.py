@@ -90,6 +90,6 @@ class GraphRecorder:
         graph = GraphOfCapture(self._capture, nodes, list(slots), device, NumberTape([], ()))
         leaves, structure = flatten(list(results))
         assigned: list[tuple[Any, Any, Any]] = [(old, old.node, new.node) for old, new in updates]
-        captured = graph.finished(leaves, [t.node for t in results], structure, assigned)
+        captured = graph.finished(leaves, [t.node for t in results], structure, assigned, [])
         captured = replace(captured, symbols=self.symbols, checks=self._capture.checks)
         return AddressedFunction(compiled(captured, name or self.name, self.options, frozenset()), len(updates))

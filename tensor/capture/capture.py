@@ -15,6 +15,7 @@ from ..graph.captured_numbers import NumberTape, captured, number_at
 from ..graph.nodes import HostCall, Slot, TensorNode, make, walk
 from ..running.buffers import BufferCell, TensorBuffer
 from ..running.current_capture import Capture, SizeCheck, capturing, outside
+from ..running.effects import collecting
 from ..running.realise import realise
 from ..tensor import Tensor
 from ..trees import Structure, flatten
@@ -46,7 +47,7 @@ class CapturedState:
 class CapturedGraph:
     """`outs`: nodes to compute. `leaves`: by the id of a leaf where its values are. `closures`: where tensors from outside
     are found. `results`: the leaves of what is returned, in `structure`. `numbers`: those that are parameters, and what is computed
-    of them; `parameters`: the values of its tape that kernels get. `slots`: of tensors, then of parameters. `symbols`: names and
+    of them; `parameters`: the values of its tape that kernels get. `slots`: of tensors, then of parameters. `effects`: what runs beside that. `symbols`: names and
     ranges of symbolic sizes; `checks`: what must hold of their values."""
 
     outs: list[TensorNode]
@@ -59,6 +60,7 @@ class CapturedGraph:
     numbers: NumberTape
     parameters: list[int]
     slots: list[TensorNode] = field(default_factory=list)
+    effects: list[TensorNode] = field(default_factory=list)
     symbols: tuple[tuple[str, int, int], ...] = ()
     checks: Sequence[SizeCheck] = ()
 
@@ -75,14 +77,15 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
         numbers[i] = number_at(tape, place)
     placeholders = [Tensor.of(n, device) for n in slots]
     args, kwargs = given.layout.rebuilt(placeholders, numbers)
-    with capturing(name) as made:
+    with capturing(name) as made, collecting() as effects:
         result = function(*args, **kwargs)
         leaves, structure = flatten(result)
         nodes = [x.node if isinstance(x, Tensor) else None for x in leaves]
+        last = list(effects[-1:])  # it comes after all others
         assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]
     graph = GraphOfCapture(made, slots, placeholders, device, tape)
     symbols = tuple(sorted((s.arg.name, s.arg.lo, s.arg.hi) for s in given.values))
-    return replace(graph.finished(leaves, nodes, structure, assigned), symbols=symbols, checks=made.checks)
+    return replace(graph.finished(leaves, nodes, structure, assigned, last), symbols=symbols, checks=made.checks)
 
 
 def _device(buffers: Sequence[TensorBuffer], default: str) -> str:
@@ -109,17 +112,19 @@ class GraphOfCapture:
 
     def finished(
         self, leaves: list[Any], nodes: list[TensorNode | None], structure: Structure,
-        assigned: list[tuple[Tensor, TensorNode, TensorNode]],
+        assigned: list[tuple[Tensor, TensorNode, TensorNode]], effects: list[TensorNode],
     ) -> CapturedGraph:  # fmt: skip
-        self._compute_outside([n for n in nodes if n is not None] + [n for _, old, new in assigned for n in (old, new)])
+        self._compute_outside([n for n in nodes if n is not None] + [n for _, old, new in assigned for n in (old, new)] + effects)
         results = [self._result(x) if n is None else self._source(n) for x, n in zip(leaves, nodes, strict=True)]
         states = [s for a in assigned if (s := self._state(*a)) is not None]
         found: dict[int, ArraySource] = {}
-        for n in walk(self.outs):
+        for n in walk([*self.outs, *effects]):
             if n.data is not None or n.op == "slot":
                 found[id(n)] = self._source(n)
         placed = self._placed()
-        return CapturedGraph(self.outs, found, self.closures, results, structure, states, placed, self.numbers, self.parameters, self.slots)
+        return CapturedGraph(
+            self.outs, found, self.closures, results, structure, states, placed, self.numbers, self.parameters, self.slots, effects
+        )
 
     def _result(self, x: Any) -> ArraySource:
         """What is returned that is no tensor."""

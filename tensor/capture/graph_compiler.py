@@ -133,7 +133,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     place = build_place(graph.device, options)
     with without_collections():
         with interned_in({}):  # nodes of its own: the constants of others may have memory
-            outs, leaves = detached([*graph.outs, *check_of(graph.outs)])
+            outs, leaves = detached([*graph.outs, *graph.effects, *check_of([*graph.outs, *graph.effects])])
         sources = [graph.leaves[id(n)] for n in leaves]
         key = warm.key_of_graph(outs, graph, sources, donated, place, options.frozen)
         found = None if options.checks else warm.load(key, place, outs, graph)

@@ -22,6 +22,7 @@ from ...log import logger
 from ...search.parallel_builds import BuildPlace
 from ..graph.loop_nodes import NEVER, GraphLoop, LoopOutput
 from ..graph.nodes import HostCall, Mark, Slot, TensorNode, walk
+from ..graph.own_kernels import OwnOutput
 from ..graph.primitives import cast
 from ..graph.symbolic_sizes import SymbolicSize
 from .call_sequence import LinkedCall, LinkedLoop
@@ -74,6 +75,8 @@ class _Writer:
             return self.index(x)
         if isinstance(x, HostCall):
             return f"host {x.name} {self.arg(x.key)}"
+        if isinstance(x, OwnOutput):
+            return f"own {x.own.identity} {x.at}"
         if isinstance(x, LoopOutput):
             return f"{self._loop(x.loop)} {x.kind} {x.at}"
         if isinstance(x, Mark):

@@ -16,12 +16,14 @@ from ...ir.node import Node, walk
 from ...log import logger
 from ..graph.captured_numbers import exact_number
 from ..graph.symbolic_sizes import SymbolicSize, concrete
+from ..handle import compute
 from ..leaves import array_class
 from ..running.buffers import BufferKind
 from ..running.current_capture import thread as _current
+from ..running.observers import NANS
 from ..running.pools import rooms_of
 from ..tensor import Tensor
-from ..trees import flatten, unflatten
+from ..trees import flatten, tree_map, unflatten
 from .bindings import bindings_of
 from .call_arguments import Arguments, CallLayout, Static, read
 from .capture import CapturedGraph, capture
@@ -209,11 +211,13 @@ class Jitted:
         self._readers: tuple[QuickReader, ...] = ()
         self._lock = threading.RLock()
         self.name = getattr(function, "__name__", "function")
-        update_wrapper(self, function)
+        update_wrapper(self, function, updated=())  # (what a callable object holds is its own)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _current.capture is not None:
             return self._function(*args, **kwargs)
+        if NANS.on:
+            return self._uncaptured(args, kwargs)
         if "out" in kwargs and not self._takes_out:
             return self._call_into(args, kwargs, kwargs.pop("out"))
         for r in self._readers:
@@ -223,6 +227,14 @@ class Jitted:
                 if program is not None:
                     return program.call_quick(found)
         return self._call(args, kwargs)
+
+    def _uncaptured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The function as it is written, its results computed."""
+        out = None if self._takes_out else kwargs.pop("out", None)
+        given = tree_map(lambda x: Tensor(x, device=self.options.device or "cpu") if isinstance(x, array_class()) else x, (args, kwargs))
+        result = self._function(*given[0], **given[1])
+        compute(result)
+        return result if out is None else copied_into(self.name, result, given_arrays(self.name, out))
 
     def _call_into(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         """A call whose results go to arrays."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict, get_args
 from ...ir import argument_checks
 from ...ir.errors import UsageError
 from ...plan.first_use_check import wanted
+from ..trees import flatten
 from .call_arguments import CallLayout
 
 TuneMode = Literal["use", "require", "record", "tune", "background"]
@@ -102,10 +103,4 @@ class JitOptions:
 
 def collect(tree: Any, into: set[int]) -> None:
     """The ints of a tree."""
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if isinstance(tree, (list, tuple)):
-        for t in tree:
-            collect(t, into)
-    elif type(tree) is int:
-        into.add(tree)
+    into.update(x for x in flatten(tree)[0] if type(x) is int)

@@ -81,7 +81,7 @@ class NumpyJitted:
         self._all: list[Jitted] = []
         self._writers: set[int] = set()
         self._lock, self._array = threading.RLock(), array_class()
-        update_wrapper(self, function)
+        update_wrapper(self, function, updated=())  # (what a callable object holds is its own)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         if _current.capture is not None:

@@ -155,6 +155,12 @@ class _ReaderText:
                 part = self.name()
                 self.lines.append(f"{part} = {x}[{repr(key) if type(key) is str else self.name((key,)) + '[0]'}]")
                 self.apart(inner, part)
+        elif kind == "record":
+            self.refuse(f"type({x}) is not {self.name(structure[1])}")
+            for field, inner in zip(structure[2], structure[3], strict=True):
+                part = self.name()
+                self.lines.append(f"{part} = {x}.{field}")
+                self.apart(inner, part)
         elif kind in CONTAINERS:
             part = self.name()
             self.refuse(f"type({x}) is not {self.name(kind)}")

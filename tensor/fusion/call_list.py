@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...ir import index as ix
-from ...ir.checks.written_once import writes_whole
+from ...ir.checks.written_once import written_whole
 from ...ir.errors import InternalError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, as_node, const
@@ -21,6 +21,7 @@ from ...ir.online import NoFold, compares, online
 from .. import partition as P
 from ..graph.loop_nodes import GraphLoop, LoopOutput
 from ..graph.nodes import FROM_OUTSIDE, HostCall, TensorNode, interned_in, make, range_of, walk
+from ..graph.own_kernels import OwnKernel
 from ..graph.primitives import cast
 from ..graph.source_lines import Line, at
 from ..graph.symbolic_sizes import extents
@@ -297,7 +298,9 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
             banned.update((id(n), "a kernel that cannot run in tiles reads it as well") for n in strays)
             continue
         plan = LoopPlan(parted.regions.plan.loops, parted.kept_types(), parted.regions.splits)
-        made = [None if g.roots[0].op in ("host", "loop") else kernel_of(g, parted.regions.is_stored, plan) for g in parted.groups]
+        made = [
+            None if g.roots[0].op in ("host", "loop", "kernel") else kernel_of(g, parted.regions.is_stored, plan) for g in parted.groups
+        ]
         failed = [(g, m) for g, m in zip(parted.groups, made, strict=True) if isinstance(m, NoFold)]
         banned.update((id(n), why.reason) for g, why in failed for n in g.folded)
         if not failed:
@@ -334,6 +337,8 @@ def _listed(
         if m is None and group.roots[0].op == "loop":
             loop = group.roots[0].arg.loop.plain
             calls.append(LoopCall(loop_body(loop, [n.arg.plain for n in group.roots]), inputs, outputs, *why))
+        elif m is None and group.roots[0].op == "kernel":
+            calls.append(_own_call(group, place, rules))
         elif m is None:
             calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *why))
         else:
@@ -342,6 +347,15 @@ def _listed(
     found = CallList(calls, len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
     prove(found)
     return found
+
+
+def _own_call(group: Group, place: Mapping[int, Place], rules: Mapping[int, P.Rule]) -> KernelCall:
+    """The call of a kernel of the user's, for the outputs that somebody wants."""
+    roots = sorted(group.roots, key=lambda n: n.arg.at)
+    own: OwnKernel = roots[0].arg.own
+    inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (roots[0].src, roots))
+    kernel = own.only([n.arg.at for n in roots])
+    return KernelCall(kernel, inputs, outputs, tuple(roots), tuple(rules[id(n)] for n in roots))
 
 
 def _memory(n: TensorNode) -> int:
@@ -383,7 +397,7 @@ def _prove_kernel(kernel: Kernel, reads: list[TensorNode], writes: list[TensorNo
         if b.dtype is not n.dtype or _count(b.shape) is not _count(extents(n.shape)):
             raise _fault(f"{kernel.name} takes {b.dtype}{list(b.shape)} for", n)
     for b, n in zip(kernel.outputs, writes, strict=True):
-        if not any(s.buffer is b and writes_whole(s) for s in kernel.stores):
+        if not written_whole(kernel, b):
             raise _fault(f"{kernel.name} does not write every element of", n)
 
 

@@ -195,4 +195,12 @@ def _plain(n: TensorNode) -> str:
             return "relu"
         constant = any(constant_of(s) is not None for s in n.src)
         return "" if n.arg in _SILENT else "scale" if n.arg in ("mul", "div") and constant else str(n.arg)
-    return n.op if n.op in ("gather", "scatter") else str(n.arg.name) if n.op == "host" else ""
+    return (
+        n.op
+        if n.op in ("gather", "scatter")
+        else str(n.arg.name)
+        if n.op == "host"
+        else str(n.arg.own.kernel.name)
+        if n.op == "kernel"
+        else ""
+    )

@@ -15,6 +15,7 @@ from ..graph import primitives as P
 from ..graph.index_maps import IndexMap, Shape
 from ..graph.loop_nodes import GraphLoop, final, stack
 from ..graph.nodes import Gathered, HostCall, Loaded, Mark, OwnGradient, Scattered, Slot, TensorNode, interned_in, make
+from ..graph.own_kernels import OwnKernel, OwnOutput, with_axis
 from .checkpoint import rebuild
 
 Batched = Callable[[TensorNode, list[TensorNode], list[bool]], TensorNode]
@@ -29,7 +30,7 @@ def batched(n: TensorNode, src: tuple[TensorNode, ...], arg: Any, new: list[bool
     if isinstance(arg, Mark):
         return P.marked(src[0], arg)
     size = next(s.shape[0] for s, b in zip(src, new) if b)
-    shared = [s if b or n.op in ("gather", "host", "after", "loop") else repeated(s, size) for s, b in zip(src, new)]
+    shared = [s if b or n.op in ("gather", "host", "after", "loop", "kernel") else repeated(s, size) for s, b in zip(src, new)]
     return _RULES[n.op](n, shared, new)
 
 
@@ -87,7 +88,8 @@ def _host(n: TensorNode, src: list[TensorNode], new: list[bool]) -> TensorNode:
             out[i] = call.function(*(a[i] if b else a for a, b in zip(arrays, new)))
         return out
 
-    return P.host(HostCall(f"vmap({call.name})", each, (call.key, tuple(new), size)), tuple(src), (size, *n.shape), n.dtype)
+    by = None if call.by is None else call.by.batched(new)
+    return P.host(HostCall(f"vmap({call.name})", each, (call.key, tuple(new), size), by), tuple(src), (size, *n.shape), n.dtype)
 
 
 def _second(x: TensorNode) -> TensorNode:
@@ -185,6 +187,14 @@ def _loop(n: TensorNode, src: list[TensorNode], new: list[bool]) -> TensorNode:
     return repeated(found, size) if inner.shape == loop.order[n.arg.at].shape else _second(found)
 
 
+def _kernel(n: TensorNode, src: list[TensorNode], new: list[bool]) -> TensorNode:
+    size = next(s.shape[0] for s, b in zip(src, new) if b)
+    own: OwnKernel = n.arg.own
+    known = own.__dict__.setdefault("batched", {})
+    made = known.get((size, tuple(new))) or known.setdefault((size, tuple(new)), with_axis(own, size, new))
+    return make("kernel", tuple(src), OwnOutput(made, n.arg.at), (size, *n.shape), n.dtype)
+
+
 _RULES: dict[str, Batched] = {
     "elementwise": lambda n, src, new: P.rounded(src[0], n.dtype) if n.arg == "rounded" else P.elementwise(n.arg, *src),
     "cast": lambda n, src, new: make("cast", tuple(src), n.arg, src[0].shape, n.dtype),
@@ -196,5 +206,6 @@ _RULES: dict[str, Batched] = {
     "scatter": _scatter,
     "host": _host,
     "loop": _loop,
+    "kernel": _kernel,
 }
 """By primitive. Leaves never depend on a placeholder."""

@@ -15,9 +15,8 @@ from ..tensor import Tensor
 from ..trees import flatten, tree_map, unflatten
 from .checkpoint import CheckpointRegion
 from .reverse import gradients
-from .rules import register_gradient
 
-__all__ = ["checkpoint", "grad", "jvp", "register_gradient", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["checkpoint", "grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Function = Callable[..., Any]
 

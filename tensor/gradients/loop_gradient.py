@@ -24,7 +24,7 @@ from .checkpoint import rebuild
 
 Gradients = Callable[[Sequence[TensorNode], Sequence[TensorNode], Sequence[TensorNode]], list[TensorNode]]
 
-_STACKED = frozenset({"reduce", "scan", "scatter", "host", "loop"})
+_STACKED = frozenset({"reduce", "scan", "scatter", "host", "loop", "kernel"})
 """Operations of a step whose results the gradient's steps read. All others are done again."""
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...ir.errors import UsageError
 from ..graph.nodes import STOP, OpenArgument, OwnGradient, TensorNode, differentiated, make, walk
+from ..graph.own_kernels import siblings
 from ..graph.primitives import const
 from ..graph.source_lines import at
 from .checkpoint import CheckpointRegion, again
@@ -78,15 +79,15 @@ class Backward:
         """Gradients by id."""
         for n, dy in zip(outs, given, strict=True):
             self.give(n, dy)
-        loops: dict[object, list[TensorNode]] = {}
+        together: dict[object, list[TensorNode]] = {}
         for n in self.order:
-            if n.op == "loop" and id(n) not in self.ends:
-                loops.setdefault((n.arg.loop, n.src), []).append(n)
+            if n.op in _TOGETHER and id(n) not in self.ends:
+                together.setdefault(_TOGETHER[n.op](n), []).append(n)
         for n in reversed(self.order):
-            if n.op == "loop" and id(n) not in self.ends:
-                members = loops[n.arg.loop, n.src]
+            if n.op in _TOGETHER and id(n) not in self.ends:
+                members = together[_TOGETHER[n.op](n)]
                 if n is members[0]:  # all that reads one of them was visited
-                    self._loop(members)
+                    (self._loop if n.op == "loop" else self._kernel)(members)
                 continue
             if id(n) in self.ends or id(n) not in self.found:
                 continue
@@ -115,11 +116,29 @@ class Backward:
             for i, g in loop_gradients(members[0], dys, wanted, gradients):
                 self.give(members[0].src[i], g)
 
+    def _kernel(self, members: Sequence[TensorNode]) -> None:
+        """All outputs of a kernel of the user's."""
+        n = members[0]
+        dys = {m.arg.at: self.found[id(m)] for m in members if id(m) in self.found}
+        if dys:
+            outs = siblings(n)
+            given = [dys.get(i) or const(0, o.dtype, o.shape) for i, o in enumerate(outs)]
+            for s, g in zip(n.src, n.arg.own.by.pull(n, [self.value(s) for s in n.src], outs, given), strict=True):
+                if g is not None:
+                    self.give(s, g)
+
     def _again(self, n: TensorNode, dy: TensorNode) -> None:
         """A checkpoint's output: its region is computed again, and its gradients follow from that."""
         out, inner, outer = again(n, dy, self.regions, self.active)
         for target, g in zip(outer, gradients([out], [dy], inner), strict=True):
             self.give(target, g)
+
+
+_TOGETHER: dict[str, Callable[[TensorNode], object]] = {
+    "loop": lambda n: (n.arg.loop, n.src),
+    "kernel": lambda n: (n.arg.own, n.src),
+}
+"""By operation with several outputs: what these have in common. Their gradients are taken together."""
 
 
 def _followed(n: TensorNode) -> Sequence[TensorNode]:

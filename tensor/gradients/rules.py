@@ -36,11 +36,6 @@ def _sort(n: TensorNode, dy: TensorNode) -> list[TensorNode | None]:
 HOST_RULES: dict[str, HostRule] = {"sort": _sort}
 
 
-def register_gradient(name: str, rule: HostRule) -> None:
-    """Let calls of NumPy's code named `name` have a gradient: `rule(node, dy)` returns nodes for its sources (or None)."""
-    HOST_RULES[name] = rule
-
-
 Part = Callable[..., TensorNode]
 """(dy, y, *operands) → the gradient of one operand."""
 
@@ -324,6 +319,9 @@ def _scatter(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: Backwar
 
 def _host(n: TensorNode, dy: TensorNode, wanted: tuple[bool, ...], p: BackwardPass) -> Given:
     call: HostCall = n.arg
+    if call.by is not None:
+        yield from ((i, g) for i, g in enumerate(call.by.pull(n, [p.value(s) for s in n.src], [n], [dy])) if g is not None)
+        return
     rule = HOST_RULES.get(call.name)
     if rule is None:
         raise UsageError(

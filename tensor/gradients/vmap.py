@@ -10,6 +10,8 @@ from ...ir.errors import UsageError
 from ..graph import index_maps as maps
 from ..graph import primitives as P
 from ..graph.nodes import Mark, TensorNode, differentiated, make, walk
+from ..running.effects import collecting, happen
+from ..running.realise import realise
 from ..tensor import Tensor
 from ..trees import flatten, unflatten
 from .batching import batched, repeated
@@ -37,13 +39,15 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
         if len(sizes) != 1:
             raise UsageError(f"vmap: the arguments' batches have sizes {sorted(sizes)}" if sizes else "vmap: no argument has a batch")
         (size,) = sizes
-        outs, shape = flatten(f(*given))
-        order = list(walk([t.node for t in outs], lambda n: id(n) in table or not n.src, differentiated))
+        with collecting() as effects:
+            outs, shape = flatten(f(*given))
+        order = list(walk([*(t.node for t in outs), *effects[-1:]], lambda n: id(n) in table or not n.src, differentiated))
         inside = set(table)
         for n in order:
             if any(id(s) in inside for s in n.src):
                 inside.add(id(n))
         rebuild(order, inside, table, lambda n, src, arg: batched(n, src, arg, [id(s) in inside for s in n.src]))
+        happen([table.get(id(e), e) for e in effects[-1:]], realise)
         return unflatten(shape, [_moved(t, table.get(id(t.node)), size, out_axes) for t in outs])
 
     return mapped

@@ -19,7 +19,9 @@ The primitives, and what `arg` holds:
     gather       an index for each dimension of    source first, then the index tensors (of the node's shape): each
                  the source: IndexMap's, or Loaded  place of the source is computed or loaded
     scatter      Scattered                         values, then index tensors; combined into an identity
-    host         a HostCall                        NumPy's own code (sorting, decompositions)"""
+    host         a HostCall                        NumPy's own code (sorting, decompositions)
+    loop         a LoopOutput                      an output of a loop over a body (`loop_nodes`)
+    kernel       an OwnOutput                      an output of a kernel of the user's (`own_kernels`)"""
 
 from __future__ import annotations
 
@@ -142,17 +144,18 @@ class Scattered:
 @dataclass(frozen=True)
 class HostCall:
     """A function of NumPy arrays to one NumPy array of the node's shape and type; `key` says which (for reports and
-    for what distinguishes calls)."""
+    for what distinguishes calls). `by`: the operation of the user's that it is, which knows its gradient."""
 
     name: str
     function: Callable[..., Any]
     key: tuple[Any, ...] = ()
+    by: Any = None
 
     def __hash__(self) -> int:
-        return hash((self.name, self.key))
+        return hash((self.name, self.key, id(self.by)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, HostCall) and (self.name, self.key) == (other.name, other.key)
+        return isinstance(other, HostCall) and (self.name, self.key) == (other.name, other.key) and self.by is other.by
 
 
 class Mark:

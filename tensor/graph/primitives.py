@@ -279,7 +279,7 @@ def scatter(values: TensorNode, to: Scattered, index: tuple[TensorNode, ...], sh
 
 def host(call: HostCall, src: tuple[TensorNode, ...], shape: Shape, dtype: DType) -> TensorNode:
     """What NumPy computes of whole arrays. Raises UsageError for symbolic sizes."""
-    if call.name != "copy" and (symbolic(shape) or any(symbolic(s.shape) for s in src)):
+    if call.name not in ("copy", "debug.print") and (symbolic(shape) or any(symbolic(s.shape) for s in src)):
         shapes = " and ".join(str(list(s.shape)) for s in src)
         raise UsageError(
             f"{call.name} of {shapes}: NumPy's own code does not work with symbolic sizes; capture it in a function of its own"

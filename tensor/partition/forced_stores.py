@@ -236,7 +236,7 @@ class _Crowds:
         for root, places in mine.items():
             found = into.setdefault(root, {})
             if (
-                n.op in ("reduce", "scan", "scatter", "host", "loop")
+                n.op in ("reduce", "scan", "scatter", "host", "loop", "kernel")
                 or (n.op == "gather" and i == 0)
                 or (s.shape != n.shape and n.op != "view")
             ):

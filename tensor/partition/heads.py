@@ -59,7 +59,7 @@ def _own(n: TensorNode) -> frozenset[int]:
 
 def is_head(t: TensorNode) -> bool:
     """Whether a kernel is built around this node."""
-    return t.op in ("scatter", "host", "loop", "scan") or is_contraction(t)
+    return t.op in ("scatter", "host", "loop", "kernel", "scan") or is_contraction(t)
 
 
 def epilogue(graph: Graph, head: TensorNode, taken: set[int]) -> TensorNode:

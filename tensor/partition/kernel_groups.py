@@ -141,6 +141,7 @@ _ALONE: dict[str, tuple[Rule, Rule | None]] = {
     "scatter": (Rule.scatter, None),
     "host": (Rule.host, Rule.host_input),
     "loop": (Rule.loop, Rule.loop_input),
+    "kernel": (Rule.own, Rule.own_input),
 }
 """Operations whose results are stored as they are, and their sources where these must be in memory."""
 
@@ -254,11 +255,11 @@ def _ordered(graph: Graph, regions: Regions) -> list[Group]:
 
 
 def _loops(groups: dict[int, Group], needs: dict[int, set[int]], of: dict[int, int]) -> None:
-    """All outputs of a loop are one group."""
+    """All outputs of a loop, or of a kernel of the user's, are one group."""
     first: dict[object, int] = {}
-    for g in [g for g, group in groups.items() if group.roots[0].op == "loop"]:
+    for g in [g for g, group in groups.items() if group.roots[0].op in ("loop", "kernel")]:
         (n,) = groups[g].roots
-        b = first.setdefault((n.arg.loop, tuple(map(id, n.src))), g)
+        b = first.setdefault((n.arg.loop if n.op == "loop" else n.arg.own, tuple(map(id, n.src))), g)
         if b != g:
             _join(groups, needs, of, g, b)
 

@@ -291,6 +291,6 @@ class Regions:
             at = tuple(axis(f"s{d}", e) if e != 1 else ZERO for d, e in enumerate(values.shape))
             for s in n.src:
                 self._use(s, region, {at}, values.size)
-        elif n.op in ("host", "loop"):
+        elif n.op in ("host", "loop", "kernel"):
             for s in n.src:
                 self._use(s, region, {None}, s.size)

@@ -118,6 +118,8 @@ class Rule(StrEnum):
     host_input = "read by NumPy"
     loop = "computed by a loop"
     loop_input = "read by the steps of a loop"
+    own = "computed by a kernel of yours"
+    own_input = "read by a kernel of yours"
     check = "says whether indices lie inside"
     operand = "a contraction reads each element many times: computing it again costs more than storing it"
     readers = "several kernels read it: computing it again costs more than a store and loads"

@@ -68,7 +68,7 @@ def evaluate(outs: Sequence[TensorNode], keep: Callable[[TensorNode, Array], Non
                 continue
             given = [done[id(s)] for s in sources[id(n)]]
             if n.data is not None:
-                done[id(n)] = _converted(n.data.array, n.dtype.compute)
+                done[id(n)] = converted(n.data.array, n.dtype.compute)
             elif id(n) in products:
                 done[id(n)] = contracted(given[0], given[1], n.arg[1])
             else:
@@ -87,10 +87,11 @@ def evaluate(outs: Sequence[TensorNode], keep: Callable[[TensorNode, Array], Non
                 readers[id(s)] -= 1
                 if not readers[id(s)] and id(s) not in wanted:
                     del done[id(s)]
-        return [_converted(done[id(o)], o.dtype) for o in outs]
+        return [converted(done[id(o)], o.dtype) for o in outs]
 
 
-def _converted(x: Array, dtype: DType) -> Array:
+def converted(x: Array, dtype: DType) -> Array:
+    """An array in a type."""
     return x if x.dtype == dtype.np else x.astype(dtype.np)
 
 
@@ -184,7 +185,7 @@ def identity(combine: str, dtype: DType) -> Any:
 
 
 def _host(n: TensorNode, src: list[Array]) -> Array:
-    given = [_converted(s, x.dtype) for s, x in zip(src, n.src)]
+    given = [converted(s, x.dtype) for s, x in zip(src, n.src)]
     return np.asarray(n.arg.function(*given)).astype(n.dtype.compute.np, copy=False)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from math import prod
 
 from ..graph.nodes import TensorNode, walk
+from .observers import NANS
 
 SMALL_GRAPH = 1 << 13
 """Work at which a kernel begins to be worth its compilation, however often it runs."""
@@ -34,8 +35,8 @@ _environment = vars(os.environ)["_data"]  # (looked at for every small operation
 
 
 def kernels_only() -> bool:
-    """Whether TILEWRIGHT_SMALL=0 says that kernels compute everything."""
-    return _SMALL in _environment and os.environ["TILEWRIGHT_SMALL"] == "0"
+    """Whether kernels compute everything: TILEWRIGHT_SMALL=0 says so, and whoever looks for NaNs wants whole graphs."""
+    return NANS.on or (_SMALL in _environment and os.environ["TILEWRIGHT_SMALL"] == "0")
 
 
 def contraction(n: TensorNode) -> TensorNode | None:
@@ -62,7 +63,7 @@ def work_of(outs: Sequence[TensorNode], most: int) -> int:
     for n in walk(outs):
         if n.data is not None:
             continue
-        if n.op == "loop":
+        if n.op in ("loop", "kernel"):
             return most + 1
         nodes.append(n)
         product = contraction(n)

@@ -6,6 +6,7 @@ pulling)."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,14 @@ class CallWatch:
 
 
 WATCH = CallWatch()
+
+
+class _Nans(threading.local):
+    on = False
+
+
+NANS = _Nans()
+"""Whether this thread looks for what makes NaNs (`debug.nans`)."""
 
 
 @contextmanager

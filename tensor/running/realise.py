@@ -20,7 +20,7 @@ from . import buffers
 from .compiled_kernels import bound
 from .current_capture import check_values, current
 from .numpy_share import is_numpys
-from .observers import WATCH, timed
+from .observers import NANS, WATCH, timed
 
 if TYPE_CHECKING:
     from .buffers import TensorBuffer
@@ -138,6 +138,11 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
             _watched(call, places, device)
         for p in last.get(i, ()):
             places[p] = None
+    if NANS.on:
+        from .nan_search import has_nan, look
+
+        if any(has_nan(b.array) for p in made.outs if (b := places[p]) is not None):
+            look(wanted, made.calls[-1].name, lambda n: realise([n], device))
     for n, p in zip(wanted, made.outs[: len(wanted)], strict=True):
         n.data = places[p]
 

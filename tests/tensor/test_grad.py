@@ -12,10 +12,11 @@ from node_values import value
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import call_list
-from tilewright.tensor.gradients.grad import checkpoint, grad, jvp, register_gradient, stop_gradient, value_and_grad, vjp
+from tilewright.tensor.gradients.grad import checkpoint, grad, jvp, stop_gradient, value_and_grad, vjp
 from tilewright.tensor.gradients.rules import HOST_RULES
 from tilewright.tensor.graph.nodes import HostCall, walk
 from tilewright.tensor.graph.primitives import host
+from tilewright.tensor.operations import register_gradient
 from tilewright.tensor.running.realise import listed
 
 pytestmark = pytest.mark.many

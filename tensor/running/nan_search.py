@@ -1,0 +1,87 @@
+"""Which operation made the first NaN: a graph that computed one is computed again by NumPy, operation by operation, as far as it has NaNs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.errors import NotANumberError
+from ..graph.nodes import TensorNode, interned_in, leaf, make, walk
+from ..graph.source_lines import at
+from . import buffers
+from .numpy_evaluation import EVALUATE, Array, converted
+from .observers import NANS
+
+
+def has_nan(x: Any) -> bool:
+    """Whether an array of any type holds a NaN."""
+    if not isinstance(x, np.ndarray) or x.dtype.kind in "biu":
+        return False
+    return bool(np.isnan(x if x.dtype.kind in "fc" else x.astype(np.float32)).any())
+
+
+def look(outs: Sequence[TensorNode], name: str, compute: Callable[[TensorNode], None]) -> None:
+    """Raise NotANumberError for a graph whose outputs hold a NaN. `name`: of its last kernel; `compute` gives a node memory."""
+    found: dict[int, Array] = {}
+    with np.errstate(all="ignore"):
+        for n in walk(outs):
+            if n.data is not None:
+                found[id(n)] = converted(n.data.array, n.dtype.compute)
+            else:
+                given = [found[id(s)] for s in n.src]
+                found[id(n)] = EVALUATE[n.op](n, given) if n.op in EVALUATE else _run(n, given, compute)
+    for n in outs:
+        while has_nan(found[id(n)]):
+            behind = [s for s in n.src if has_nan(found[id(s)])] if n.data is None else []
+            if behind:
+                n = behind[0]
+            elif n.data is not None or n.op == "const":
+                break  # it was given
+            else:
+                raise NotANumberError(f"{_named(n)} of {_shown(n, found)} is NaN{_where(found[id(n)])}{at(n.line)}")
+    if not any((n.data is not None or n.op == "const") and has_nan(found[id(n)]) for n in walk(outs)):
+        raise NotANumberError(f"{name} computed a NaN{at(outs[0].line)}; operation by operation, NumPy computes none")
+
+
+def _run(n: TensorNode, given: Sequence[Array], compute: Callable[[TensorNode], None]) -> Array:
+    """A loop, or a kernel of the user's, on arrays."""
+    with interned_in({}):
+        leaves = [
+            leaf(buffers.adopt(np.array(a, s.dtype.np, order="C"), s.dtype, "cpu", s.line, None)) for a, s in zip(given, n.src, strict=True)
+        ]
+        new = make(n.op, tuple(leaves), n.arg, n.shape, n.dtype)
+        before, NANS.on = NANS.on, False
+        try:
+            compute(new)
+        finally:
+            NANS.on = before
+    return converted(new.data.array, n.dtype.compute)
+
+
+def _named(n: TensorNode) -> str:
+    if n.op == "kernel":
+        return str(n.arg.own.kernel.name)
+    if n.op == "loop":
+        return f"a step of {n.arg.loop.name}"
+    if n.op == "host":
+        return str(n.arg.name)
+    return str(n.arg) if n.op == "elementwise" else f"{n.op} {n.arg[0]}" if n.op in ("reduce", "scan") else n.op
+
+
+def _shown(n: TensorNode, found: dict[int, Array]) -> str:
+    """The operands, by their values at the first NaN where these are elements of one."""
+    values = [found[id(s)] for s in n.src]
+    if n.op == "elementwise":
+        place = tuple(np.argwhere(np.isnan(found[id(n)]))[0])
+        return " and ".join(f"{np.broadcast_to(v, n.shape)[place]:.6g}" for v in values)
+    return " and ".join(f"{s.dtype}{list(s.shape)}" for s in n.src)
+
+
+def _where(x: Array) -> str:
+    places = np.argwhere(np.isnan(x.astype(np.float64)))
+    if not x.ndim:
+        return ""
+    more = "" if len(places) == 1 else f", and at {len(places) - 1} other places"
+    return f" at [{', '.join(map(str, places[0].tolist()))}]{more}"
