@@ -1,42 +1,78 @@
-"""How long tests take: one line a test file, the longest first.
+"""Processor time of the tests: where a run of `make test` spends it.
 
     python benchmarks/record.py benchmarks/durations.py [arguments of pytest]
 
-Each line has the file, the seconds of all its tests together (set-up included, of one core while others run), how many
-tests it has, and its slowest test. Tests run as `make test` runs them. The benchmark fails where a test fails."""
+Rows are folders, files and the 100 slowest tests (of a parametrized one each case is a test), the longest first. Each has
+`cpu_s`, processor seconds of user and system of the test's process and of the children that it waited for, set-up included;
+`seconds`, which passed meanwhile, so those of a busy machine are more; and `tests`, how many. The row `run` has the processor
+seconds of the whole command, with collection and what is between tests. Tests run as `make test` runs them. The benchmark
+fails where a test fails."""
 
 from __future__ import annotations
 
 import json
+import os
+import resource
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ET
+import time
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import pytest
 
-def rows(report: Path) -> list[dict[str, Any]]:
-    """The lines of a report that pytest wrote by `--junitxml`."""
-    files: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for case in ET.parse(report).getroot().iter("testcase"):
-        files[case.get("classname", "").replace(".", "/") + ".py"].append((float(case.get("time", 0)), case.get("name", "")))
-    found = []
-    for file, cases in files.items():
-        slowest, name = max(cases)
-        total = sum(seconds for seconds, _ in cases)
-        found.append({"file": file, "seconds": round(total, 2), "tests": len(cases), "slowest": name, "slowest_seconds": round(slowest, 2)})
-    return sorted(found, key=lambda row: -row["seconds"])
+WHERE = "TILEWRIGHT_DURATIONS"
+SLOWEST = 100
+
+
+def used_s() -> float:
+    """Processor seconds of this process and of its children that have ended."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(r.ru_utime + r.ru_stime for r in both)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """As a plug-in of pytest: one line a test, into a file for each process."""
+    before, began = used_s(), time.monotonic()
+    try:
+        return (yield)
+    finally:
+        line = json.dumps([item.nodeid, used_s() - before, time.monotonic() - began])
+        with (Path(os.environ[WHERE]) / str(os.getpid())).open("a") as out:
+            out.write(line + "\n")
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of what the plug-in wrote into `folder`."""
+    tests = [json.loads(line) for path in folder.iterdir() for line in path.read_text().splitlines()]
+    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
+    for name, cpu_s, seconds in tests:
+        file = name.partition("::")[0]
+        for key in (("folder", "/".join(file.split("/")[:2]) if file.count("/") > 1 else "tests"), ("file", file)):
+            sums[key] = [a + b for a, b in zip(sums[key], (cpu_s, seconds, 1), strict=True)]
+    slowest = sorted(tests, key=lambda t: -t[1])[:SLOWEST]
+    found = [(kind, name, *of) for (kind, name), of in sums.items()] + [("test", *t, 1) for t in slowest]
+    order = ("folder", "file", "test")
+    found.sort(key=lambda row: (order.index(row[0]), -row[2]))
+    return [{kind: name, "cpu_s": round(cpu_s, 2), "seconds": round(s, 2), "tests": int(n)} for kind, name, cpu_s, s, n in found]
 
 
 def main() -> int:
     """Run the tests; exit with pytest's status."""
     with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", f"--junitxml={report}", *sys.argv[1:]]
-        status = subprocess.run(command, stdout=sys.stderr).returncode
-        for row in rows(report) if report.exists() else ():
+        path = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", "-p", "durations", *sys.argv[1:]]
+        began = time.monotonic()
+        status = subprocess.run(command, stdout=sys.stderr, env={**os.environ, "PYTHONPATH": path, WHERE: folder}).returncode
+        found = rows(Path(folder))
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = {"cpu_s": round(used.ru_utime + used.ru_stime, 1), "seconds": round(time.monotonic() - began, 1)}
+        print(json.dumps({"run": "make test", **run, "tests": sum(row["tests"] for row in found if "folder" in row)}))
+        for row in found:
             print(json.dumps(row))
     return status
 

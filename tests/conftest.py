@@ -22,6 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from hypothesis import HealthCheck, settings
+from left_behind import left_behind
 from thorough import left_out
 from turns import Turns
 
@@ -36,6 +37,8 @@ if BESIDE > 1:
 LOCKS = "tilewright_locks"
 folder = pytest.StashKey[str]()
 turns = pytest.StashKey[Turns]()
+run_id = pytest.StashKey[str]()
+left = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,6 +72,7 @@ def pytest_configure_node(node: Any) -> None:
     if folder not in node.config.stash:
         node.config.stash[folder] = tempfile.mkdtemp(prefix="tilewright-tests-")
     node.workerinput[LOCKS] = node.config.stash[folder]
+    node.config.stash[run_id] = node.workerinput["testrunuid"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -96,6 +100,24 @@ def pytest_collection_finish() -> None:
     """What was collected stays until the end, so the garbage collector need not walk through it again and again."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
+    """When the processes of xdist have ended, no process that a test started may be there."""
+    result = yield
+    if run := session.config.stash.get(run_id, None):
+        session.config.stash[left] = found = left_behind(run, 5)
+        if found and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if found := config.stash.get(left, None):
+        terminalreporter.section("processes that tests left", red=True)
+        for line in found:
+            terminalreporter.line(line)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
