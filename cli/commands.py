@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from argparse import Namespace
 from collections.abc import Callable
 from importlib import import_module
@@ -468,8 +469,9 @@ _LEVELS = (("command", "COMMAND"), ("action", "ACTION"), ("action2", "ACTION"))
 """Where the word of each level is in the arguments, and what the help calls it."""
 
 
+@functools.cache
 def build_parser() -> Grammar:
-    """The whole grammar of `tune`."""
+    """The whole grammar of `tune`, made once: making it takes longer than most commands that only read."""
     p = Grammar(
         prog="tune",
         description="Search for the fastest way to run a kernel on this machine, verify it, and remember it.",

@@ -421,7 +421,7 @@ def test_the_cost_is_a_tenth_of_the_budget_at_most(store: Cache) -> None:
 
 
 def test_half_a_minute_is_the_longest_without_a_look(store: Cache) -> None:
-    r = Run(store, Budget(1000.0), dies=200.0)
+    r = Run(store, Budget(1000.0), dies=3 * checkpoints.LONGEST_S)
     assert r.outcome() is None
     assert store.best(KEY) is not None and store.best(KEY).facts["confirmed"]  # type: ignore[union-attr]
     looked = [x.facts["effort"]["seconds"] for x in provisional(store)]

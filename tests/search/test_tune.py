@@ -26,7 +26,7 @@ from tilewright.opts import parse
 from tilewright.plan import Artefacts, best
 from tilewright.search import Result, machine_limits, tune
 
-pytestmark = pytest.mark.alone  # what one search finds, in the time it has, is what many of them are about
+alone = pytest.mark.alone  # what one search finds, in the time it has, is what they are about
 SHAPE = {"m": 96, "n": 96, "k": 64}
 
 
@@ -47,6 +47,7 @@ def opened(location: Path, first: Result) -> Iterator[caches.Cache]:
         yield c
 
 
+@alone
 @pytest.mark.slow
 def test_finds_better_than_the_empty_schedule(first: Result) -> None:
     assert (first.exit_code, first.origin, first.verified, first.confirmed) == (0, "tuned", True, True)
@@ -57,6 +58,7 @@ def test_finds_better_than_the_empty_schedule(first: Result) -> None:
     assert sum(first.counts.values()) >= 40 and first.counts["ok"] > 10
 
 
+@alone  # as whichever of them is the first in its process searches
 @pytest.mark.slow
 def test_every_measurement_is_a_row_and_one_is_the_answer(first: Result, opened: caches.Cache) -> None:
     rows = opened.rows(name="matmul")
@@ -68,6 +70,7 @@ def test_every_measurement_is_a_row_and_one_is_the_answer(first: Result, opened:
     assert answer.flops == 2 * 96 * 96 * 64 and answer.source_sha == first.source_sha
 
 
+@alone
 @pytest.mark.slow
 def test_second_time_it_is_cached(first: Result, location: Path) -> None:
     again = tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location)
@@ -76,12 +79,14 @@ def test_second_time_it_is_cached(first: Result, location: Path) -> None:
     assert tune("matmul", shape=SHAPE, dtype="float32", threads=1, cache=location, mode="require").origin == "cached"
 
 
+@alone
 @pytest.mark.slow
 def test_require_lists_what_is_missing(location: Path, first: Result) -> None:
     with pytest.raises(CacheMiss, match=r"no cached schedule for matmul.*2 threads.*kernel hash [0-9a-f]{64}"):
         tune("matmul", shape=SHAPE, threads=2, cache=location, mode="require")
 
 
+@alone
 @pytest.mark.slow
 def test_retune_starts_from_what_is_stored(first: Result, location: Path, tmp_path: Path) -> None:
     own = tmp_path / "copy.db"  # the tests beside it count the rows of the first search, in whatever order all of them run
@@ -210,9 +215,9 @@ def test_the_limits_of_a_new_machine_are_measured_before_its_first_search(tmp_pa
 
     monkeypatch.setattr(machine_limits, "measured", measured)
     about: dict[str, Any] = {"shape": {"m": 32, "n": 32, "k": 32}, "threads": 1, "cache": tmp_path / "cache.db"}
-    first = tune("matmul", budget="15s", **about)
+    first = tune("matmul", budget="15s", trials=4, **about)
     assert first.roofline_pct and first.roofline_pct > 0 and asked == [pytest.approx(2.25)]
-    again = tune("matmul", budget="15s", **about)
+    again = tune("matmul", budget="15s", trials=4, **about)
     assert again.origin == "cached" and again.roofline_pct and len(asked) == 1
 
 
