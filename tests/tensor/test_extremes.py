@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from thorough import amount
 from tilewright import jit, nn, xp
 from tilewright.tensor import Tensor, grad
 from tilewright.tensor.lift import lifted
@@ -46,27 +47,28 @@ def given(shape: tuple[int, int], dtype: str) -> Tensor:
     return Tensor(np.random.default_rng(5).standard_normal(shape).astype(dtype))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("rows", "columns"), SHAPES)
-@pytest.mark.covering(pairs=True)
-def test_an_extreme_is_found_and_has_its_gradient(value: str, dtype: str, rows: int, columns: int) -> None:
+def test_an_extreme_is_found_and_has_its_gradient(value: str, dtype: str, request: pytest.FixtureRequest) -> None:
+    """Of the larger shapes a quick run takes some in one type and the others in the other. (A planted fault shows in the smallest one.)"""
     f = VALUES[value]
 
     def reached(x: Any) -> Any:
         y = f(x)
         return (y == y.max(axis=1, keepdims=True)).any(axis=1), (y == y.min()).any(), y
 
-    x = given((rows, columns), dtype)
-    for way in (reached, jit(reached)):
-        assert all(part.numpy().all() for part in way(x)[:2]), way
-    # the directional derivative of Σ max, by differences of NumPy's values of the same function
-    way = jit(lambda x: grad(lambda x: f(x).max(axis=1).sum())(x))
-    got, h = way(x).numpy().astype(np.float64), 1e-6
-    along = np.random.default_rng(6).standard_normal((rows, columns))
-    wide = x.numpy().astype(np.float64)
-    sides = [float(f(Tensor(wide + s * along)).max(axis=1).sum().numpy()) for s in (h, -h)]
-    np.testing.assert_allclose((got * along).sum(), (sides[0] - sides[1]) / (2 * h), rtol=1e-3, atol=1e-4 * np.abs(got).max())
+    for shape in SHAPES if amount(request, 1, 2) > 1 else (SHAPES[0], *SHAPES[1 + (dtype == "float64") :: 2]):
+        x = given(shape, dtype)
+        for way in (reached, jit(reached)):
+            assert all(part.numpy().all() for part in way(x)[:2]), (shape, way)
+        # the directional derivative of Σ max, by differences of NumPy's values of the same function
+        way = jit(lambda x: grad(lambda x: f(x).max(axis=1).sum())(x))
+        got, h = way(x).numpy().astype(np.float64), 1e-6
+        along = np.random.default_rng(6).standard_normal(shape)
+        wide = x.numpy().astype(np.float64)
+        sides = [float(f(Tensor(wide + s * along)).max(axis=1).sum().numpy()) for s in (h, -h)]
+        np.testing.assert_allclose((got * along).sum(), (sides[0] - sides[1]) / (2 * h), rtol=1e-3, atol=1e-4 * np.abs(got).max())
 
 
 RUNNING = lifted(cumulative_max)
