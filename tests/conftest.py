@@ -96,10 +96,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             seen.add(test)
 
 
-def pytest_collection_finish() -> None:
-    """What was collected stays until the end, so the garbage collector need not walk through it again and again."""
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: the garbage collector finds nothing meanwhile, which costs a quarter of collection,
+    and need not walk through it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(100_000, 50, 100)
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
