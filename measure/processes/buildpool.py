@@ -156,7 +156,10 @@ class BuildPool:
         self._dispatch()
 
     def close(self) -> None:
-        """End every builder."""
+        """End every builder, with the compilers that they started."""
+        if self._builders:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.group, signal.SIGKILL)
         while self._builders:
             b = self._builders.pop()
             b.kill()
