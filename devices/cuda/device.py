@@ -41,11 +41,12 @@ class CudaDevice(Device):
     isolation = "worker"
     compares = True
 
-    def __init__(self, selector: str = "") -> None:
-        """`selector`: the GPU's number; the first one where it is empty. Raises DeviceError."""
+    def __init__(self, selector: str = "", stream: int | None = None) -> None:
+        """`selector`: the GPU's number; the first one where it is empty. `stream`: where calls with arrays in its memory are queued; theirs
+        where it is None. Raises DeviceError."""
         if selector and not (selector.isdecimal() and len(selector) < 6):
             raise DeviceError(f"unknown device 'cuda:{selector}': a GPU is chosen by its number, as in cuda:1; nvidia-smi -L lists them")
-        self.index = int(selector or 0)
+        self.index, self._stream = int(selector or 0), stream
         self.name = f"cuda:{self.index}" if selector else "cuda"
 
     @cached_property
@@ -156,7 +157,7 @@ class CudaDevice(Device):
     def memory(self) -> Memory:
         from .executable import CudaMemory
 
-        return CudaMemory(self._open())
+        return CudaMemory(self._open(), self._stream)
 
     def limits(self, probe: bool | float = False) -> Limits | None:
         file = limits_file.path(self._identity())
@@ -173,6 +174,16 @@ class CudaDevice(Device):
         found = found.best(before) if before else found
         limits_file.write(file, found, self._identity())
         return found
+
+
+def on(stream: Any, selector: str = "") -> CudaDevice:
+    """The device, of which calls with arrays in its memory are queued on `stream`: a handle as an int, or a stream of PyTorch, CuPy, PyCUDA,
+    Numba or cuda.core. `selector`: the GPU's number. Raises UsageError and DeviceError."""
+    from .user_arrays import stream_of
+
+    made = CudaDevice(selector, stream_of(stream))
+    made.spec = made.name
+    return made
 
 
 def lacking(signature: Signature, target: Target) -> None:

@@ -12,10 +12,11 @@ import functools
 import importlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn, Protocol
 
-from ...ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
+from ...ir.errors import BuildError, DeviceError, MeasureError, TilewrightError, UsageError
 from ..once import once
 from .libcuda import NO_DRIVER, LibCuda
 
@@ -71,9 +72,14 @@ class Driver(Protocol):
     def allow_shared(self, function: Any, nbytes: int) -> None:
         """Let launches ask for so much dynamic shared memory."""
 
-    def bind(self, function: Any, groups: Sizes, threads: Sizes, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
-        """What starts a grid, as often as it is called. `words` are addresses and signed integers, and bytes of tensor maps and
-        of other scalars; they are packed here, once."""
+    def lend(self, device: int) -> AbstractContextManager[None]:
+        """A GPU is this thread's while it is entered, and the one that was before is so again afterwards."""
+
+    def bind(
+        self, function: Any, groups: Sizes, threads: Sizes, shared: int, words: Sequence[int | bytes], stream: int = 0
+    ) -> Callable[[], None]:
+        """What starts a grid on a stream (0: the default stream), as often as it is called. `words` are addresses and signed integers, and
+        bytes of tensor maps and of other scalars; they are packed here, once."""
 
     def mapped(self, nbytes: int) -> tuple[int, int]:
         """(host address, device address) of host memory that kernels can read while they run."""
@@ -338,7 +344,20 @@ class PyCuda:
     def allow_shared(self, function: Any, nbytes: int) -> None:
         self._call("cuFuncSetAttribute", function.set_attribute, self._api.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
 
-    def bind(self, function: Any, groups: Sizes, threads: Sizes, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
+    @contextlib.contextmanager
+    def lend(self, device: int) -> Iterator[None]:
+        self.open(device)  # it knows the context then
+        self._call("cuCtxPushCurrent", self._contexts[device].push)
+        try:
+            yield
+        finally:
+            self._call("cuCtxPopCurrent", self._contexts[device].pop)
+
+    def bind(
+        self, function: Any, groups: Sizes, threads: Sizes, shared: int, words: Sequence[int | bytes], stream: int = 0
+    ) -> Callable[[], None]:
+        if stream:
+            raise UsageError(f"pycuda launches on no stream of another library: pip install cuda-bindings, or set {CHOICE}=ctypes")
         raw, grid, block = PackedArguments(words).raw, three(groups), three(threads)
         api, launch = self._api, function._launch_kernel
 
@@ -436,7 +455,6 @@ class CudaBindings:
         """Raises ModuleNotFoundError where the package is missing, DeviceError where there is no driver."""
         self.lost = ""
         self._contexts: dict[int, Any] = {}
-        self._thread = threading.local()
         try:
             self.name, self._api = self._load()
             self._call("cuInit", 0)
@@ -487,11 +505,13 @@ class CudaBindings:
         return self._call("cuDeviceGet", device)
 
     def open(self, device: int) -> None:
-        if getattr(self._thread, "device", None) != device:
-            if device not in self._contexts:
-                self._contexts[device] = self._call("cuDevicePrimaryCtxRetain", self._device(device))
-            self._call("cuCtxSetCurrent", self._contexts[device])
-            self._thread.device = device
+        # each time: another library may have made another GPU this thread's
+        self._call("cuCtxSetCurrent", self._context(device))
+
+    def _context(self, device: int) -> Any:
+        if device not in self._contexts:
+            self._contexts[device] = self._call("cuDevicePrimaryCtxRetain", self._device(device))
+        return self._contexts[device]
 
     def memory(self) -> tuple[int, int]:
         free, total = self._call("cuMemGetInfo")
@@ -513,12 +533,23 @@ class CudaBindings:
         which = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._call("cuFuncSetAttribute", function, which, nbytes)
 
-    def bind(self, function: Any, groups: Sizes, threads: Sizes, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
+    @contextlib.contextmanager
+    def lend(self, device: int) -> Iterator[None]:
+        before = self._call("cuCtxGetCurrent")
+        self._call("cuCtxSetCurrent", self._context(device))
+        try:
+            yield
+        finally:
+            self._call("cuCtxSetCurrent", before)
+
+    def bind(
+        self, function: Any, groups: Sizes, threads: Sizes, shared: int, words: Sequence[int | bytes], stream: int = 0
+    ) -> Callable[[], None]:
         arguments, launch, sizes = PackedArguments(words), self._api.cuLaunchKernel, (*three(groups), *three(threads))
         places = arguments.places
 
         def start() -> None:
-            (status,) = launch(function, *sizes, shared, 0, places, 0)
+            (status,) = launch(function, *sizes, shared, stream, places, 0)
             if status:
                 self._failed("cuLaunchKernel", status)
 

@@ -16,11 +16,12 @@ from ...program import abi
 from ...program.hopper import MapNumbers, numbers
 from ...program.program import Signature
 from ...renderers import render
-from ..base import Comparison, Executable, Memory
+from ..base import Comparison, DeviceArrays, Executable, Memory
 from ..comparing import THREADS, by_threads, groups
 from ..packed import Packed
 from .libcuda import encode
 from .session import CudaSession
+from .user_arrays import CudaArrays
 
 _BATCH = 64
 """Calls, at most, that are queued before anybody waits."""
@@ -125,8 +126,12 @@ class CudaMemory(Memory):
 
     compares = True
 
-    def __init__(self, s: CudaSession) -> None:
-        self._s, self._comparing = s, Comparing(s)
+    def __init__(self, s: CudaSession, stream: int | None = None) -> None:
+        """`stream`: of a user's, for arrays in the device's memory."""
+        self._s, self._comparing, self._stream = s, Comparing(s), stream
+
+    def arrays(self, given: Sequence[Any]) -> DeviceArrays | None:
+        return CudaArrays.of(self._s.index, self._stream, given)
 
     def prepare(self) -> None:
         with self._s.lock:
@@ -181,8 +186,9 @@ class CudaExecutable(Executable):
         self._s, self.signature, self.threads = s, signature, 1
         self._shared = [abi.dynamic_shared(signature, s.target, i) for i in range(len(signature.items))]
         self._arguments = abi.arguments(signature, s.target)
-        self._own: dict[str, tuple[int, int]] = {}
-        self._plans: dict[tuple[int, ...], Callable[[Sequence[int]], None]] = {}
+        self._own: dict[tuple[int, str], tuple[int, int]] = {}
+        """Address and bytes of scratch memory, for each stream, as calls on two of them run at once."""
+        self._plans: dict[tuple[int, ...], Queue] = {}
         with s.lock:
             driver = s.use()
             self._module: Any = driver.load(cubin)
@@ -190,11 +196,22 @@ class CudaExecutable(Executable):
             for f, shared in zip(self._functions, self._shared, strict=True):
                 if shared:
                     driver.allow_shared(f, shared)
-            if signature.work:
-                self._own["work"] = (s.alloc(signature.work), signature.work)
+            self._room("work", 0, signature.work)
 
-    def _plan(self, vars: Sequence[int]) -> Callable[[Sequence[int]], None]:
-        """What queues one call with these values of the symbols. Arguments are packed when a set of pointers comes for the
+    def _room(self, kind: str, stream: int, nbytes: int) -> bool:
+        """Have so much scratch memory for calls on a stream; whether it lies elsewhere now."""
+        address, size = self._own.get((stream, kind), (0, 0))
+        if nbytes <= size:
+            return False
+        if address:
+            self._s.wait()  # calls that are queued may still use it
+            self._own.pop((stream, kind))
+            self._s.driver.free(address)
+        self._own[stream, kind] = (self._s.alloc(nbytes), nbytes)
+        return True
+
+    def _plan(self, vars: Sequence[int], stream: int = 0) -> Queue:
+        """What queues one call with these values of the symbols on a stream. Arguments are packed when a set of pointers comes for the
         first time. Call it with the lock held."""
         sig, driver = self.signature, self._s.use()
         if self._module is None:
@@ -203,15 +220,12 @@ class CudaExecutable(Executable):
             raise UsageError(
                 f"{sig.name} needs a value for each of its symbols ({', '.join(sig.symbols) or 'none'}), not {len(vars)} values"
             )
-        need = abi.arena_bytes(sig, self._s.target, vars)
-        if need > self._own.get("arena", (0, 0))[1]:
-            if "arena" in self._own:
-                driver.free(self._own.pop("arena")[0])
-            self._own["arena"] = (self._s.alloc(need), need)
+        self._room("work", stream, sig.work)
+        if self._room("arena", stream, abi.arena_bytes(sig, self._s.target, vars)):
             self._plans.clear()
-        if (known := self._plans.get(tuple(vars))) is not None:
+        if (known := self._plans.get((stream, *vars))) is not None:
             return known
-        own = {kind: address for kind, (address, _) in self._own.items()}
+        own = {kind: address for (of, kind), (address, _) in self._own.items() if of == stream}
         phases = [p for p in zip(self._functions, abi.grids(sig, vars), sig.threads, self._shared, strict=True) if p[1]]
         arguments, bind = self._arguments, driver.bind
         symbols = dict(zip(sig.symbols, vars, strict=True))
@@ -223,7 +237,7 @@ class CudaExecutable(Executable):
             starts = ready.get(key)
             if starts is None:
                 words = [_word(a, key, vars, own, maps) for a in arguments]
-                starts = [bind(function, groups, threads, shared, words) for function, groups, threads, shared in phases]
+                starts = [bind(function, groups, threads, shared, words, stream) for function, groups, threads, shared in phases]
                 if len(ready) >= _KEPT:
                     ready.clear()
                 ready[key] = starts
@@ -232,7 +246,7 @@ class CudaExecutable(Executable):
 
         if len(self._plans) >= _KEPT:
             self._plans.clear()
-        self._plans[tuple(vars)] = queue
+        self._plans[stream, *vars] = queue
         return queue
 
     def _check(self, pointers: Sequence[int]) -> None:
@@ -250,6 +264,12 @@ class CudaExecutable(Executable):
         with self._s.lock:
             self._plan(vars)(pointers)
             self._s.wait()
+
+    def launch(self, pointers: Sequence[int], vars: Sequence[int], stream: int) -> None:
+        """Queue a call on a stream of the user's, whose GPU stays the calling thread's. Nothing is waited for, but where scratch memory grows."""
+        self._check(pointers)
+        with self._s.lock, self._s.lent():
+            self._plan(vars, stream)(pointers)
 
     def queue(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
         if packed is not None:

@@ -36,6 +36,7 @@ CALLS = {
     "cuDeviceGetAttribute": ("", "Iii"),
     "cuDevicePrimaryCtxRetain": ("", "Pi"),
     "cuCtxSetCurrent": ("", "p"),
+    "cuCtxGetCurrent": ("", "P"),
     "cuCtxSynchronize": ("", ""),
     "cuMemGetInfo": ("_v2", "ZZ"),
     "cuModuleLoadData": ("", "Pp"),

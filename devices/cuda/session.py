@@ -142,6 +142,14 @@ class CudaSession:
         self.driver.open(self.index)
         return self.driver
 
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """As `use`, and the calling thread has its own GPU again afterwards."""
+        if self.driver.lost:
+            self.use()
+        with self.driver.lend(self.index):
+            yield
+
     def alloc(self, nbytes: int) -> int:
         """Memory of the device. Raises MeasureError that says how much is free, where there is too little."""
         driver = self.use()

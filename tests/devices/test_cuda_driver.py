@@ -201,15 +201,15 @@ def test_bindings_ask_about_gpus_without_a_context(bindings: Bindings) -> None:
     assert "cuDevicePrimaryCtxRetain" not in bindings.names()
 
 
-def test_bindings_open_once_a_thread(bindings: Bindings) -> None:
+def test_bindings_retain_once_and_make_the_gpu_the_threads_each_time(bindings: Bindings) -> None:
     driver = CudaBindings()
-    driver.open(0)
     driver.open(0)
     assert bindings.names().count("cuCtxSetCurrent") == 1 and bindings.calls[-1] == ("cuCtxSetCurrent", "context")
     other = threading.Thread(target=driver.open, args=(0,))
     other.start()
     other.join()
-    assert bindings.names().count("cuCtxSetCurrent") == 2
+    driver.open(0)  # another library may have made another GPU the thread's
+    assert bindings.names().count("cuCtxSetCurrent") == 3 and bindings.names().count("cuDevicePrimaryCtxRetain") == 1
     assert driver.memory() == (5, 9)
 
 

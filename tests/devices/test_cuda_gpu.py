@@ -20,7 +20,7 @@ from tilewright.measure import Measurer, Outcome
 from tilewright.measure.checking.compiled_references import plan
 from tilewright.measure.checking.device_compare import trusted
 from tilewright.measure.inputs import generate, shape
-from tilewright.plan import Built, compile
+from tilewright.plan import Built, best, compile
 from tilewright.plan.copying_executable import Copying
 from tilewright.program.program import Signature
 from tilewright.renderers import Source
@@ -69,6 +69,32 @@ def test_the_gpu_and_the_processor_give_the_same_bits(gpu: CudaDevice, name: str
                 np.testing.assert_allclose(there[n].astype(float), a.astype(float), rtol=2e-5, atol=1e-6)
             else:
                 assert a.tobytes() == there[n].tobytes(), f"{n} of {source.signature.name}"
+
+
+def test_pytorchs_tensors_on_its_stream_and_in_a_graph(gpu: CudaDevice) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch was built without CUDA")
+    shape = {"m": 64, "n": 96, "k": 128}
+    for kind in ("float32", "bfloat16"):
+        kernel = best("matmul", shape, kind, device=gpu)
+        a, b = (torch.randn(*s, device="cuda").to(getattr(torch, kind)) for s in ((64, 128), (128, 96)))
+        want = a.float() @ b.float()
+        made = kernel(a, b)
+        assert made.dtype == a.dtype and torch.allclose(made.float(), want, rtol=2e-2, atol=0.3)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            out = torch.zeros_like(made)
+            kernel(a, b, out=out)
+            stream.synchronize()
+            assert torch.equal(out, made)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                kernel(a, b, out=out)
+            out.zero_()
+            graph.replay()
+            stream.synchronize()
+            assert torch.equal(out, made)
 
 
 def test_a_fault_costs_one_worker(gpu: CudaDevice) -> None:

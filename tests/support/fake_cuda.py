@@ -96,7 +96,10 @@ class FakeDriver:
     def unmap(self, host: int) -> None:
         self.free(host)
 
-    def bind(self, function: Any, groups: int, threads: int, shared: int, words: Sequence[int | bytes]) -> Callable[[], None]:
+    def bind(
+        self, function: Any, groups: int, threads: int, shared: int, words: Sequence[int | bytes], stream: int = 0
+    ) -> Callable[[], None]:
+        assert stream == 0
         given = tuple(words)
         return lambda: self.launch(function, groups, threads, shared, given)
 

@@ -279,7 +279,7 @@ Result cuFuncSetAttribute(Function *f, int which, int value) {
 }
 Result cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, void **params, void **extra) {
     IN_CONTEXT("cuLaunchKernel");
-    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || stream || !gx || !bx || bx > 1024 || (int)shared > f->shared) return INVALID_VALUE;
+    if (gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || !bx || bx > 1024 || (int)shared > f->shared) return INVALID_VALUE;
     if (gx % f->cluster || (!params && *(size_t *)extra[3] != f->bytes)) return INVALID_VALUE;
     Work *w = new_work(f->bytes / 8);
     char *to = (char *)w->words;
@@ -287,6 +287,7 @@ Result cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsign
     if (!params) memcpy(to, extra[1], f->bytes);  // CU_LAUNCH_PARAM_BUFFER_POINTER, the buffer, …_SIZE, its size
     w->kernel = f->launch, w->groups = gx, w->threads = bx, w->shared = shared, w->cluster = f->cluster;
     note("cuLaunchKernel %s %u x %u, %u bytes, %u words by %s", f->name, gx, bx, shared, f->bytes / 8, params ? "params" : "extra");
+    if (stream) note("on stream %#zx", (size_t)stream);  // all streams are one queue here: what is queued runs in order
     return push(w), OK;
 }
 Result cuFuncSetBlockShape(Function *f, int x, int y, int z) { (void)f, (void)x, (void)y, (void)z; return note("cuFuncSetBlockShape, which is deprecated"), OK; }
