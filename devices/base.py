@@ -213,6 +213,10 @@ class DeviceArrays(ABC):
     def launch(self, executable: Executable, vars: Sequence[int], outputs: int) -> None:
         """Queue a call with all of them, the last `outputs` of which it writes, after what is queued for them."""
 
+    def handles(self) -> list[int]:
+        """Handles of this device's memory for them, good as long as the arrays live, once what is queued for them is done. Raises UsageError."""
+        raise UsageError("tensors do not lie on such arrays: copy them to NumPy, x.get()")
+
 
 class Memory(ABC):
     """Buffers of a device. A handle is a positive int that stands for a buffer's first byte, and is what
@@ -258,6 +262,10 @@ class Memory(ABC):
 
     def arrays(self, given: Sequence[Any]) -> DeviceArrays | None:
         """Arrays of another library in this device's memory; None where none of them is. Raises UsageError where only some are."""
+        return None
+
+    def interface(self, handle: int) -> dict[str, Any] | None:
+        """What other libraries are told of a buffer by the CUDA array interface, but for shape and type; None where they cannot use it."""
         return None
 
     def sound(self) -> bool:

@@ -273,6 +273,16 @@ class TensorHandle:
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """For PyTorch, CuPy, Numba and others: the memory of a tensor on an NVIDIA GPU, computed now. Raises AttributeError for others."""
+        if self.node.data is None and self.device != "cpu":
+            self.realise()
+        if self.node.data is None:
+            raise AttributeError("a tensor on cpu has no __cuda_array_interface__")
+        told: dict[str, Any] = self.node.data.interface()
+        return told
+
     def to_device(self, device: str, /, *, stream: Any = None) -> Self:
         """The same values on another device (where it is the same one, itself)."""
         if stream is not None:

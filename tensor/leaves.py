@@ -61,6 +61,24 @@ def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", ra
     return leaf(buffers.adopt(array, kind, device, user_line(), range))
 
 
+def gpu_of(x: Any) -> str:
+    """The device that another library's array lies on, where that is an NVIDIA GPU and it says so by DLPack; else ''."""
+    kind, index = x.__dlpack_device__() if hasattr(type(x), "__dlpack_device__") else (0, 0)
+    return "" if kind != _CUDA else f"cuda:{index}" if index else "cuda"
+
+
+def lent(x: Any, device: str) -> TensorNode:
+    """A node on another library's array in a device's memory, where it lies. Raises UsageError."""
+    buffer = buffers.lend(x, device, user_line())
+    if buffer is None:
+        raise UsageError(f"a {type(x).__name__} lies on {gpu_of(x)}, and {device} has no part in that: give device={gpu_of(x)!r}")
+    return leaf(buffer)
+
+
+_CUDA = 2
+"""kDLCUDA of DLPack."""
+
+
 def from_data(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", range: tuple[int, int] | None = None) -> TensorNode:
     """A node of an array, a list or a number. Floats of lists are float32, as no type was given."""
     if dtype is None and range is None and type(data) is array_class():

@@ -10,9 +10,10 @@ from ..ir.dtypes import DType, DTypeLike
 from ..tensor import Tensor
 from ..tensor.exchange import imported
 from ..tensor.graph.promotion import dtype_of
-from ..tensor.leaves import as_array, from_numpy
+from ..tensor.leaves import as_array, from_numpy, gpu_of, lent
 from ..tensor.lift import lifted
 from ..tensor.ops import creation as C
+from ..tensor.running.pools import rooms_of
 
 _lifted = cache(lifted)
 Kind: TypeAlias = "DTypeLike | None"
@@ -78,9 +79,13 @@ def _numbers(obj: Any) -> Any:
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the memory of another library's array, by DLPack."""
+    """A tensor on the memory of another library's array, by DLPack. One on an NVIDIA GPU stays there (device "cuda"), unless `device` says
+    otherwise."""
     if isinstance(x, Tensor):
         return _of_tensor(x, None, device, copy)
+    if gpu := gpu_of(x):
+        place = device if device is not None and rooms_of(device) is not None else gpu
+        return _of_tensor(Tensor.of(lent(x, place), place), None, device, copy)
     array, kind = imported(x)
     if copy:
         array = array.copy()

@@ -131,7 +131,10 @@ class CudaMemory(Memory):
         self._s, self._comparing, self._stream = s, Comparing(s), stream
 
     def arrays(self, given: Sequence[Any]) -> DeviceArrays | None:
-        return CudaArrays.of(self._s.index, self._stream, given)
+        return CudaArrays.of(self._s, self._stream, given)
+
+    def interface(self, handle: int) -> dict[str, Any] | None:
+        return {"data": (handle, False), "version": 3, "stream": 1}  # 1: the default stream, which whoever uses it waits for
 
     def prepare(self) -> None:
         with self._s.lock:

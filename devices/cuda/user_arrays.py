@@ -15,6 +15,7 @@ import numpy as np
 from ...ir.dtypes import bfloat16, float8_e4m3, float8_e5m2
 from ...ir.errors import UsageError
 from ..base import DeviceArrays, Executable
+from .session import CudaSession
 
 _CUDA = 2
 """kDLCUDA."""
@@ -54,8 +55,8 @@ class CudaArrays(DeviceArrays):
     """Arrays on one GPU. A call is queued on the stream that their library works with (or on the device's own, `cuda.on`), and returns before
     it is done, without waiting for anything: it may be part of a CUDA graph that is being captured, once it was called before."""
 
-    def __init__(self, index: int, stream: int | None, given: Sequence[Any]) -> None:
-        self._index, self._given = index, list(given)
+    def __init__(self, session: CudaSession, stream: int | None, given: Sequence[Any]) -> None:
+        self._s, self._index, self._given = session, session.index, list(given)
         self._seen = [_seen(a) for a in given]
         self.looks = [self._look(a, s) for a, s in zip(given, self._seen)]
         streams = {s.stream for s in self._seen} if stream is None else {stream}
@@ -67,7 +68,7 @@ class CudaArrays(DeviceArrays):
         (self._stream,) = streams
 
     @classmethod
-    def of(cls, index: int, stream: int | None, given: Sequence[Any]) -> CudaArrays | None:
+    def of(cls, session: CudaSession, stream: int | None, given: Sequence[Any]) -> CudaArrays | None:
         """None where none of them lies in a GPU's memory. Raises UsageError."""
         there = [_on_gpu(a) for a in given]
         if not any(there):
@@ -75,7 +76,7 @@ class CudaArrays(DeviceArrays):
         for a, on_gpu in zip(given, there):
             if not on_gpu:
                 raise UsageError(f"some arguments lie in a GPU's memory and a {type(a).__name__} does not: copy it to the GPU first")
-        return cls(index, stream, given)
+        return cls(session, stream, given)
 
     def _look(self, a: Any, s: _Seen) -> tuple[tuple[int, ...], np.dtype[Any], int]:
         name, nbytes = type(a).__name__, prod(s.shape) * s.dtype.itemsize
@@ -108,6 +109,12 @@ class CudaArrays(DeviceArrays):
                 raise UsageError(f"an output is a read-only {type(a).__name__}: pass a writable array as out=")
         inner.launch([s.address for s in self._seen], vars, self._stream)
 
+    def handles(self) -> list[int]:
+        if self._stream:  # what tensors compute is queued on the default stream
+            with self._s.lock, self._s.lent():
+                self._s.wait()
+        return [s.address for s in self._seen]
+
 
 def stream_of(given: Any) -> int:
     """The handle of a stream: a number, or an object of PyTorch, CuPy, PyCUDA, Numba or cuda.core. Raises UsageError."""
@@ -124,18 +131,17 @@ def stream_of(given: Any) -> int:
 
 
 def _on_gpu(a: Any) -> bool:
-    if isinstance(a, np.ndarray):
-        return False
-    if hasattr(type(a), "__cuda_array_interface__"):
-        where = getattr(a, "__dlpack_device__", None)
-        return where is None or where()[0] == _CUDA  # PyTorch's tensors have the attribute on a processor too
-    where = getattr(a, "__dlpack_device__", None)
-    return where is not None and where()[0] == _CUDA
+    return _index(a) is not None or (not isinstance(a, np.ndarray) and hasattr(a, "__cuda_array_interface__"))
+
+
+def _index(a: Any) -> int | None:
+    """The number of the GPU that an array lies on, as far as it says."""
+    kind, index = a.__dlpack_device__() if hasattr(type(a), "__dlpack_device__") else (0, 0)
+    return int(index) if kind == _CUDA else None
 
 
 def _seen(a: Any) -> _Seen:
-    where = getattr(a, "__dlpack_device__", None)
-    device = int(where()[1]) if where is not None else None
+    device = _index(a)
     try:
         told = a.__cuda_array_interface__
         dtype = bfloat16.np if told["typestr"] in ("<V2", "|V2") else np.dtype(told["typestr"])  # as ml_dtypes writes it

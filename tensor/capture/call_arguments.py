@@ -10,7 +10,7 @@ from ...ir.errors import UsageError
 from ...ir.node import Node
 from ..graph.index_maps import Shape
 from ..graph.source_lines import at, user_line
-from ..leaves import array_class
+from ..leaves import array_class, gpu_of, lent
 from ..running.buffers import TensorBuffer
 from ..tensor import Tensor
 from ..trees import Structure, unflatten
@@ -83,6 +83,8 @@ def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arg
     for x in leaves:
         if _is_array(x):
             x = Tensor(x, device=device or "cpu")
+        elif not isinstance(x, Tensor) and (gpu := gpu_of(x)):
+            x = Tensor.of(lent(x, device or gpu), device or gpu)
         if isinstance(x, Tensor):
             tensors.append(x)
             kinds.append(memory(x).kind)

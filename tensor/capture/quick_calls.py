@@ -54,7 +54,8 @@ def _class(x: Any) -> str | None:
         return "array"
     if type(x) in (int, float):
         return "number"
-    return None if isinstance(x, memoryview) or hasattr(x, "__array_interface__") else "static"
+    others = hasattr(x, "__array_interface__") or hasattr(type(x), "__dlpack_device__")
+    return None if isinstance(x, memoryview) or others else "static"
 
 
 def reader(pattern: tuple[Any, ...], places: Sequence[Place], symbols: Sequence[str]) -> QuickReader | None:

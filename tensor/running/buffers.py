@@ -17,7 +17,7 @@ from ...ir.dtypes import dtype as type_of
 from ...ir.errors import MeasureError, TilewrightError, UsageError
 from ...plan.array_arguments import address
 from ..graph.source_lines import Line, show
-from .pools import POOLED_FROM, host_room, release, rooms_of
+from .pools import POOLED_FROM, LentRoom, host_room, release, rooms_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -292,6 +292,14 @@ class TensorBuffer:
         """Whether a device's tensor is on the host."""
         return self._rooms is not None and not self._at
 
+    def interface(self) -> dict[str, Any]:
+        """The memory by the CUDA array interface, which others may write from now on. Raises AttributeError where it is no GPU's."""
+        told = self._rooms.memory.interface(self.address) if self._rooms is not None else None
+        if told is None:
+            raise AttributeError(f"a tensor on {self.device} has no __cuda_array_interface__: its memory is no NVIDIA GPU's")
+        self.foreign = True
+        return {"shape": self.shape, "typestr": self.spec.np.str, "strides": None, **told}
+
     def copied(self) -> Array:
         """A copy on the host. (The memory behind it is row-major and begins on a cache line.)"""
         from ...plan import empty
@@ -308,7 +316,7 @@ class TensorBuffer:
         """A buffer that has this one's memory from now on, in which new values were written. This one has none any more:
         whoever still reads it is told `why`."""
         new = TensorBuffer(self.spec, self._array, self._at)
-        new.cell, new.used, new.foreign = self.cell, self.used, self.foreign
+        new.cell, new.used, new.foreign, new._rooms = self.cell, self.used, self.foreign, self._rooms
         if new.cell is not None:
             new.cell.buffer = new
         self._array, self._at, self._rooms, self.cell, self.gone = None, 0, None, None, why
@@ -408,6 +416,25 @@ def adopt(array: Array, dtype: DType, device: str, line: Line, range: tuple[int,
     if range is not None and array.size and not (range[0] <= int(array.min()) and int(array.max()) <= range[1]):
         raise UsageError(f"elements lie in [{array.min()}, {array.max()}], outside of the declared range {list(range)}")
     return _on(BufferSpec(tuple(array.shape), dtype, device, line, range), array)
+
+
+def lend(x: Any, device: str, line: Line) -> TensorBuffer | None:
+    """Another library's array in a device's memory, used where it lies; None where it lies elsewhere. Raises UsageError."""
+    rooms = rooms_of(device)
+    found = None if rooms is None else rooms.memory.arrays([x])
+    if rooms is None or found is None:
+        return None
+    ((shape, dtype, _),) = found.looks
+    if shape is None:
+        raise UsageError(f"a {type(x).__name__} has no shape: give an array of it")
+    spec = BufferSpec(shape, type_of(str(dtype)), device, line)
+    (at,) = found.handles()
+    if not at:  # an array without elements
+        return made(spec)
+    buffer = TensorBuffer(spec, None, at)
+    buffer._rooms, buffer.foreign = LentRoom(rooms, at, x), True
+    ACCOUNT.add(buffer)
+    return buffer
 
 
 def _on(spec: BufferSpec, array: Array) -> TensorBuffer:

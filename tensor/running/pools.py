@@ -129,6 +129,20 @@ class DeviceRooms:
         self.memory.read(handle, array.__array_interface__["data"][0], array.nbytes)
 
 
+class LentRoom(DeviceRooms):
+    """The memory of another library's array on a device, which it keeps alive as long as a tensor lies there."""
+
+    def __init__(self, rooms: DeviceRooms, handle: int, owner: Any) -> None:
+        self.memory, self.free = rooms.memory, rooms.free
+        self._handle, self._owner = handle, owner
+
+    def give(self, handle: int, nbytes: int) -> None:
+        if handle == self._handle:
+            self._owner = None  # its library frees it
+        else:
+            super().give(handle, nbytes)
+
+
 def rounded(nbytes: int) -> int:
     """Bytes of a pooled block: at most an eighth more than asked for, so that sizes meet again."""
     size = max(nbytes, 256)

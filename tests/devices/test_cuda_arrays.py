@@ -205,3 +205,57 @@ refused("takes 2 input arrays, not 1", a, out=c)
 """,
         **{CHOICE: "ctypes"},
     )
+
+
+def test_tensors_lie_on_them_and_give_theirs_away(tmp_path: Path) -> None:
+    passes(
+        """
+import gc, weakref
+from stub_cuda import SPEC
+from tilewright import xp
+from tilewright.devices import get
+from tilewright.tensor.running.pools import rooms_of
+session = get(SPEC).open()
+a, b = Array(A.shape, data=A), Array(B.shape, data=B)
+x, y = (xp.from_dlpack(t, device=SPEC) for t in (a, b))
+assert x.device == SPEC and np.allclose((x @ y).numpy(), A @ B, rtol=1e-4, atol=1e-4)
+assert x.node.data.address == a.address
+gone = weakref.ref(a)
+told = x.__cuda_array_interface__
+assert told == {"shape": (24, 40), "typestr": "<f4", "strides": None, "data": (a.address, False), "version": 3, "stream": 1}
+address = a.address
+del a
+gc.collect()
+assert gone() is not None  # the tensor keeps it
+del x
+gc.collect()
+assert gone() is None and rooms_of(SPEC).take(A.nbytes) != address  # its library's memory is not ours to use again
+a = Array(A.shape, data=A)
+@tw.jit(device=SPEC)
+def step(p, q):
+    return (p @ q).relu()
+for _ in range(3):
+    out = step(a, b)
+    assert np.allclose(out.numpy(), np.maximum(A @ B, 0), rtol=1e-4, atol=1e-4)
+class View(Array):  # as another library takes a tensor
+    def __init__(self, t):
+        told = t.__cuda_array_interface__
+        self.shape, self.dtype, self.address = told["shape"], np.dtype(told["typestr"]), told["data"][0]
+        self.nbytes = int(np.prod(self.shape)) * self.dtype.itemsize
+assert np.allclose(View(out).host(), np.maximum(A @ B, 0), rtol=1e-4, atol=1e-4)
+assert not hasattr(xp.ones(3) + 1, "__cuda_array_interface__")
+mine = tw.best("matmul", {"m": 24, "n": 32, "k": 40}, "float32", device=get(SPEC), opts="(none)")
+c = Array((24, 32))
+mine(xp.from_dlpack(a, device=SPEC), b, out=c)  # our own tensors as a kernel's arguments
+session.wait()
+assert np.allclose(c.host(), A @ B, rtol=1e-4, atol=1e-4)
+refused("lies on cuda, and cpu has no part in that: give device='cuda'", a, b, by=tw.jit(lambda p, q: p + q, device="cpu"))
+refused("lies on cuda:1 and the kernel runs on cuda:0", Array(A.shape, gpu=1), device=SPEC, by=xp.from_dlpack)
+half = xp.from_dlpack(a, device=SPEC)
+half += 1  # memory of another library is never written in place
+assert np.allclose(half.numpy(), A + 1) and (a.host() == A).all()
+empty = xp.from_dlpack(Array((0, 4)), device=SPEC)
+assert empty.shape == (0, 4) and (empty + 1).numpy().shape == (0, 4)
+""",
+        **{CHOICE: "ctypes"},
+    )
