@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Literal, get_args
 
 from .buffer import Buffer
@@ -32,6 +33,19 @@ class SumOrder:
     partials: int
     chain: int
     above: int
+
+
+def identity(combine: str, dtype: DType) -> Node:
+    """What changes nothing when it is combined, in `dtype`."""
+    if combine in IDENTITY:
+        return const(IDENTITY[combine], dtype)
+    low = combine == "max"
+    if dtype.is_float:
+        return const(-inf if low else inf, dtype)
+    if combine == "and" and dtype.kind == "i":
+        return const(-1, dtype)
+    bits = 8 * dtype.size - (dtype.kind == "i")
+    return const((-(1 << bits) if dtype.kind == "i" else 0) if low else (1 << bits) - 1, dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

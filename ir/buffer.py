@@ -17,8 +17,9 @@ Extent = Union[int, Node]
 @dataclass(frozen=True, slots=True)
 class Buffer(NotIndexed):
     """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; inputs may state
-    the inclusive `range` their elements lie in (input generation and, of integers, bounds analysis use it). An output with an `alias` may lie
-    in the memory of the input of that name (`ir.rewriter`)."""
+    the inclusive `range` their elements lie in (input generation and, of integers, bounds analysis use it), and that the elements of each
+    row are `ascending` (none is less than the one before). An output with an `alias` may lie in the memory of the input of that
+    name (`ir.rewriter`)."""
 
     name: str
     dtype: DType
@@ -27,6 +28,7 @@ class Buffer(NotIndexed):
     constant: bool = False
     range: tuple[int, int] | tuple[float, float] | None = None
     alias: str = ""
+    ascending: bool = False
 
     @property
     def whole_range(self) -> tuple[int, int] | None:

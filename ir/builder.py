@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from . import builder_arguments as given
 from . import index as ix
 from . import node as N
-from .body import BITWISE, COMBINE, COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, TupleScan, Value, sides, values_of
-from .buffer import Buffer, Extent
+from .body import BITWISE, COMBINE, COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, TupleScan, Value, identity, sides, values_of
+from .buffer import Buffer, Extent, load, load_parts
 from .checks.access_bounds import largest
 from .checks.misuse import mask_of
 from .checks.structure_checks import check_reads
@@ -20,9 +20,9 @@ from .functions import maximum, minimum
 from .joined_stores import joined_stores
 from .kernel import Kernel
 from .literals import together
-from .node import COMPARE, MASKED, Expr, Node, as_node, const, ref, walk
+from .node import COMPARE, MASKED, Expr, Node, as_node, axes_of, const, pending, ref, walk
 from .node import axis as make_axis
-from .operators import cast, logical, substitute, where
+from .operators import cast, logical, rebuild, substitute, where
 from .rewriter import Rewriter, in_place
 
 _CALLED = {"sum": "add", "+": "add", "prod": "mul", "*": "mul", "maximum": "max", "minimum": "min", "any": "max", "all": "min"}
@@ -149,6 +149,22 @@ class _Clamped(Rewriter):
         return logical("and", mask, element) if n.dtype is bool_ else where(mask, element, 0)
 
 
+def read_where(expr: Node, axis: Node, place: Node, mask: Node) -> Node:
+    """`expr` with a place in an axis's stead; what is read there is read where a mask holds only."""
+    memo: dict[Node, Node] = {axis: place}
+    for n in pending(expr, memo.__contains__):
+        src = tuple(memo[s] for s in n.src)
+        found = rebuild(n, src) if src else n
+        if axis in axes_of(n) and n.op == "load":
+            buffer, indices, own = load_parts(found)
+            found = load(buffer, indices, mask if own is None else own & mask)
+        elif axis in axes_of(n) and n.op in ("ref", MASKED):
+            at, kept = (found.src[:-1], found.src[-1] & mask) if n.op == MASKED else (found.src, mask)
+            found = N.make(MASKED, n.dtype.compute, (*at, kept), n.arg)
+        memo[n] = found if found.dtype is n.dtype else cast(found, n.dtype)
+    return memo[expr]
+
+
 def _inside(i: Node, size: Extent) -> Node:
     """An index, from 0 to the size less 1."""
     i, last = cast(i, index), ix.add(as_node(size), const(-1))
@@ -173,11 +189,25 @@ class KernelBuilder:
         self._body: list[Value | Fold] = []
         self._stores: list[Store] = []
         self._aliases: dict[str, str] = {}
+        self._between: dict[Node, tuple[Node, Node]] = {}
+        """Where axes start and end that do not go through all of their extent."""
 
     # declarations -------------------------------------------------------------------------------------------------
-    def axis(self, name: str, extent: Extent) -> Node:
-        """An axis; `n@max` is the site `max` of family `n`: axes of one family go through the same dimension."""
-        return N.axis(given.name("an axis", name), given.extent(f"the extent of axis {name}", extent))
+    def axis(self, name: str, extent: Extent | tuple[Expr, Expr]) -> Node:
+        """An axis; `n@max` is the site `max` of family `n`: axes of one family go through the same dimension.
+
+        (start, end): one that only reductions go along, from start to end − 1, integers that vary with other axes and may be read
+        from memory: `kb.axis("k", (p[i], p[i + 1]))` are the entries of row i of a sparse matrix, where `p = kb.input("p", (rows + 1,),
+        "int32", range=(0, entries), ascending=True)`. No start is below 0. The largest end is the extent, so an end that is read has a
+        stated range. An end that is not past the start leaves nothing. Raises KernelError for an end that may be anything."""
+        name = given.name("an axis", name)
+        if not isinstance(extent, tuple):
+            return N.axis(name, given.extent(f"the extent of axis {name}", extent))
+        start, end = given.between(f"axis {name}", extent)
+        found = N.axis(name, given.largest_end(f"axis {name}", end))
+        if self._between.setdefault(found, (start, end)) != (start, end):
+            raise KernelError(f"axis {name} has another start or end already; give this one another name, such as {name}@2")
+        return found
 
     def input(
         self,
@@ -187,11 +217,17 @@ class KernelBuilder:
         *,
         constant: bool = False,
         range: tuple[int, int] | tuple[float, float] | None = None,
+        ascending: bool = False,
     ) -> Buffer:
         """An input parameter (row-major). `range`: the least and largest element it ever has, which test data keeps to. Calls
-        check it for integers that are indices or say where masks and loops end."""
+        check it for integers that are indices or say where masks and loops end. `ascending`: no element of a row is less than the one
+        before, as of the places where the rows of a sparse matrix begin; calls check that too. KernelError for anything but
+        integers of at least one dimension."""
         of = given.element_type(given.name("an input", name), dtype)
-        buffer = Buffer(name, of, given.shape(name, shape), "in", constant, given.limits(name, of, range))
+        dims = given.shape(name, shape)
+        if ascending and not (of.is_int and dims):
+            raise KernelError(f"{name} is {of}{list(dims)}; integers of at least one dimension may be ascending")
+        buffer = Buffer(name, of, dims, "in", constant, given.limits(name, of, range), ascending=ascending)
         self._buffers.append(buffer)
         return buffer
 
@@ -199,7 +235,7 @@ class KernelBuilder:
     def value(self, name: str, axes: Sequence[Node], expr: Node) -> Value:
         """A pointwise value: inlined where it is used, unless staged."""
         expr = given.expression(f"value {name}", expr)
-        return self._add(Value(given.name("a value", name), given.axes(f"value {name}", axes), expr, expr.dtype))
+        return self._add(Value(given.name("a value", name), self._all_of(f"value {name}", axes), expr, expr.dtype))
 
     def reduce(
         self, combine: Combine, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None
@@ -208,7 +244,10 @@ class KernelBuilder:
 
         Of conditions, "add" and "mul" are numbers (int32), and all others conditions: "max" and "or" say whether any holds, "min" and
         "and" whether all do, "xor" whether their number is odd. Of none, "min" and "and" are True and the others False."""
-        return self._add(reduced(combine, name, axes, over, expr, dtype, self._body))
+        found = given.axes(f"the reduce axes of {name}", over)
+        for a in found:
+            expr = self._inside(name, combine, a, expr)
+        return self._add(reduced(combine, name, axes, found, expr, dtype, self._body))
 
     def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None) -> Value:
         """Σ expr; of conditions, how many hold (int32)."""
@@ -225,15 +264,17 @@ class KernelBuilder:
     def argmax(self, name: str, axes: Sequence[Node], over: Node, expr: Node) -> Value:
         """The first place along one axis where expr is largest (int32); the last place of all where any is NaN. The largest is a value of
         its own, `NAME_largest`. Raises KernelError for several axes and for one without elements."""
+        self._all_of(f"value {name}", over)
         return [self._add(v) for v in placed("max", name, axes, over, expr, self._body)][1]
 
     def argmin(self, name: str, axes: Sequence[Node], over: Node, expr: Node) -> Value:
         """The first place along one axis where expr is smallest, as `argmax`; the smallest is `NAME_smallest`."""
+        self._all_of(f"value {name}", over)
         return [self._add(v) for v in placed("min", name, axes, over, expr, self._body)][1]
 
     def scan(self, combine: Combine, name: str, axes: Sequence[Node], along: Node, expr: Node, dtype: DTypeLike | None = None) -> Value:
         """Inclusive prefix along one of `axes`. Conditions are combined as by `reduce`."""
-        return self._add(scanned(combine, name, axes, along, expr, dtype, self._body))
+        return self._add(scanned(combine, name, self._all_of(f"scan {name}", axes), along, expr, dtype, self._body))
 
     def associative_scan(
         self,
@@ -337,7 +378,7 @@ class KernelBuilder:
         write parts of one output that have no element in common (concatenation), or combine into one output in one way (the ends of
         edges): each names the whole shape."""
         what = f"the store to {given.name('an output', name)}"
-        bound, of = given.axes(what, axes), given.element_type(name, dtype)
+        bound, of = self._all_of(what, axes), given.element_type(name, dtype)
         buffer = Buffer(name, of, given.shape(name, shape), "out")
         at = bound if indices is None else (indices,) if isinstance(indices, N.Node) else tuple(indices)
         ix = tuple(given.plain_index(f"index {d} of {what}", i) for d, i in enumerate(at))
@@ -378,6 +419,28 @@ class KernelBuilder:
         check_reads(made)
         check_written_once(made)
         return in_place(joined_stores(made), self._aliases)
+
+    def _inside(self, name: str, combine: str, axis: Node, expr: Node) -> Node:
+        """The element of a reduction along an axis that starts and ends somewhere: the axis counts from the start, nothing is read past
+        the end, and the element is neutral there."""
+        if axis not in self._between:
+            return expr
+        _known(combine, f"value {name}")
+        expr = given.expression(f"value {name}", expr)
+        start, end = self._between[axis]
+        place = ix.add(start, axis)
+        there = place < end
+        expr = read_where(expr, axis, place, there)
+        neutral = const(combine in ("min", "and", "mul"), bool_) if expr.dtype is bool_ else identity(combine, expr.dtype)
+        return where(there, expr, neutral)
+
+    def _all_of(self, what: str, axes: Node | Sequence[Node]) -> tuple[Node, ...]:
+        """The axes of what is no reduction. KernelError for one with a start and an end."""
+        found = given.axes(what, axes)
+        for a in found:
+            if a in self._between:
+                raise KernelError(f"{what} goes along {a!r}, which has a start and an end; only kb.sum, kb.max, kb.min and kb.reduce do")
+        return found
 
     def _add(self, v: Value) -> Value:
         self._body.append(v.bits if isinstance(v, Conditions) else v)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from .buffer import Extent
+from .buffer import Extent, loads
 from .checks.misuse import NotIndexed, number, whole
 from .dtypes import DType, dtype, index
 from .errors import KernelError
+from .integer_ranges import value_range
 from .node import Node, const
+from .operators import cast
 
 
 def name(what: str, value: object) -> str:
@@ -53,6 +55,25 @@ def extent(what: str, value: object) -> Extent:
     if found < 0:
         raise KernelError(f"{what} is {found}, which is negative")
     return found
+
+
+def between(what: str, value: tuple[object, ...]) -> tuple[Node, Node]:
+    """Where an axis starts and ends, as indices."""
+    if len(value) != 2:
+        raise KernelError(f"{what} is {value!r}; give its extent, or (start, end)")
+    start, end = (cast(plain_index(f"the {which} of {what}", v), index) for which, v in zip(("start", "end"), value, strict=True))
+    low = value_range(start)[0]
+    if low < 0:
+        raise KernelError(f"{what} starts at {start!r}, which may be below 0: state the range of what is read, range=(0, entries)")
+    return start, end
+
+
+def largest_end(what: str, end: Node) -> Extent:
+    """The extent of an axis that ends somewhere: the largest end. KernelError where an end may be anything."""
+    read = next((b for b, _, _ in loads(end) if b.range is None), None)
+    if read is not None:
+        raise KernelError(f"{what} ends where {read.name} says, which may be anything: state its range, kb.input(..., range=(0, entries))")
+    return extent(what, max(0, value_range(end)[1]))
 
 
 def shape(what: str, value: object) -> tuple[Extent, ...]:

@@ -70,7 +70,16 @@ def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, whole: bool = F
             lo, hi = b.whole_range or ((-128, 127) if b.dtype.kind == "i" else (0, 255))
             made = rng.integers(lo, hi, dims, dtype=b.dtype.np, endpoint=True)
         out[b.name] = inside(np.asarray(made, b.dtype.np, order="C"), b)
+        if b.ascending:
+            _ascend(out[b.name], b)
     return out
+
+
+def _ascend(x: Array, b: Buffer) -> None:
+    """Sort each row, and let it begin and end with the ends of the stated range: what begins where the one before ends covers all then."""
+    x.sort(axis=-1)
+    if b.whole_range is not None and x.shape[-1] > 1:
+        x[..., 0], x[..., -1] = b.whole_range
 
 
 def require_operands(kernel: Kernel, vars: Mapping[str, int], measured: bool = True) -> None:
@@ -148,6 +157,10 @@ def generate_special(
             out[b.name] = _floats(x, b.dtype, rng, (first, last) if position % 2 == 0 else (last, first), (wild, subnormal, huge))
         else:
             _limits(x, b, first, last)
+        if b.ascending:
+            if seed % 2 and b.whole_range is not None:  # all lies between two of them
+                x[...] = np.where(np.arange(x.shape[-1]) * 3 < x.shape[-1], *b.whole_range)
+            _ascend(x, b)
     return out
 
 

@@ -202,7 +202,7 @@ def _load(s: Loops, nest: Nest, part: Part, load: Node) -> float:
         return 0.0 if step == 0 else 1.0 if step == 1 else -1.0
     if deinterleaved_step(s, nest, load, part) is not None:
         return 0.0
-    if any(part.axis in axes_of(i) and any(n.op == "load" for n in walk(i)) for i in indices) and s.target.gathers:
+    if any(n.op == "load" and part.axis in axes_of(n) for n in walk(*indices)) and s.target.gathers:
         return GATHERED  # data says where: one element at a time is no better
     return _step(s, part, indices, dense(buffer.shape))
 

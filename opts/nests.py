@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from ..ir import index as ix
-from ..ir.body import IDENTITY, Fold, Reduce, Scan, Store, Value
-from ..ir.dtypes import DType
+from ..ir.body import Fold, Reduce, Scan, Store, Value, identity
 from ..ir.kernel import Kernel
 from ..ir.node import Node, const, pending, ref, walk
 from ..ir.node import axis as make_axis
@@ -280,17 +279,3 @@ def _init_nest(s: Store, indices: tuple[Node, ...], apart: Collection[tuple[Node
         indices=tuple(at),
         mask=None if mask is None or mask.op == "const" else mask,
     )
-
-
-def identity(combine: str, dtype: DType) -> Node:
-    """The neutral element of a combine in `dtype`."""
-    if combine in IDENTITY:
-        return const(IDENTITY[combine], dtype)
-    sign = -1 if combine == "max" else 1
-    if dtype.is_float:
-        return const(sign * float("inf"), dtype)
-    bits = dtype.size * 8
-    if combine == "and":
-        return const(-1 if dtype.kind == "i" else 2**bits - 1, dtype)
-    low, high = (0, 2**bits - 1) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return const(low if combine == "max" else high, dtype)

@@ -28,6 +28,7 @@ class OperandRange:
     name: str
     low: int
     high: Extent
+    ascending: bool = False
 
     def check(self, who: str, array: Any, high: int) -> None:
         """Raise OutOfRangeError where an element lies outside; `high`: as a number."""
@@ -39,6 +40,10 @@ class OperandRange:
             raise OutOfRangeError(
                 f"{who}: {self.name} has the element {wrong}, outside of {self.low}..{high}: its elements are places, or say how far a loop goes"
             )
+        if self.ascending and (down := array[..., 1:] < array[..., :-1]).any():
+            at = tuple(int(d) for d in zip(*down.nonzero(), strict=True).__next__())
+            one, next_one = int(array[at]), int(array[(*at[:-1], at[-1] + 1)])
+            raise OutOfRangeError(f"{who}: {self.name} has {one} before {next_one}, at {list(at)}: its elements ascend, as it was declared")
 
 
 def operand_ranges(kernel: KernelBody) -> tuple[OperandRange, ...]:
@@ -53,7 +58,7 @@ def operand_ranges(kernel: KernelBody) -> tuple[OperandRange, ...]:
     for n, b in enumerate(inputs):
         stated = b.whole_range
         if stated is not None and b in placing:
-            out.append(OperandRange(n, b.name, *stated))
+            out.append(OperandRange(n, b.name, *stated, b.ascending))
         elif stated is None and b in implied:
             out.extend(OperandRange(n, b.name, 0, ix.add(size, const(-1)) if isinstance(size, Node) else size - 1) for size in implied[b])
     return tuple(out)

@@ -16,6 +16,7 @@ from .array_math import ProductLayout
 from .certain_results import Kind, either
 from .dense import DenseContext, Env, Span, Stored
 from .error_bound import Pair
+from .reduced_part import ReducedPart
 
 LONG = 256
 """Steps up to which a scan is evaluated one after the other."""
@@ -167,6 +168,8 @@ OPERAND = 1 << 24
 
 IN_ORDER = 1 << 23
 """Points of a product of several factors up to which they are multiplied in the order that is written: half a second."""
+HALVES = 8
+"""Pieces at a time where data says what is left of each."""
 Spans = dict[Node, Span]
 
 
@@ -182,8 +185,8 @@ def compute(env: Env, v: Value, ranges: dict[str, Span]) -> Stored:
     shape = [hi - lo for lo, hi in spans]
     out: Quantity = None
     body = _Body(env, v)
-    for piece in _pieces(body, spans, over):
-        q = body.finished(piece, over)
+    for piece, left in _pieces(body, spans, over):
+        q = body.finished(piece, left)
         if piece == spans:
             return Stored(v.axes, spans, _whole(env, q, spans))
         if out is None:
@@ -210,6 +213,7 @@ class _Body:
             else [v.dtype.eps]
         )
         self.eps = max(eps)
+        self.limits = ReducedPart(v)
 
     def weight(self, spans: tuple[Span, ...], over: tuple[Span, ...]) -> tuple[int, set[Node]]:
         """(size relative to its limit, the axes worth splitting) of the largest array over these spans."""
@@ -306,19 +310,20 @@ def _cut(span: Span, parts: int) -> list[Span]:
     return [(a, min(a + step, hi)) for a in range(lo, hi, step)] or [span]
 
 
-def _pieces(body: _Body, spans: tuple[Span, ...], over: tuple[Span, ...]) -> list[tuple[Span, ...]]:
-    """`spans` cut along the outermost axes that matter until the arrays are small."""
+def _pieces(body: _Body, spans: tuple[Span, ...], over: tuple[Span, ...]) -> list[tuple[tuple[Span, ...], tuple[Span, ...]]]:
+    """`spans` cut along the outermost axes that matter until the arrays are small, each with what is reduced for it."""
+    over = body.limits.within(body.env, spans, over)
     parts, axes = body.weight(spans, over)
     if parts <= 1:
-        return [spans]
+        return [(spans, over)]
     for i, a in enumerate(body.v.axes):
         lo, hi = spans[i]
         if a in axes and hi - lo > 1 and a not in body.fixed:
             out = []
-            for s in _cut((lo, hi), parts):
+            for s in _cut((lo, hi), min(parts, HALVES) if body.limits.found else parts):
                 out.extend(_pieces(body, (*spans[:i], s, *spans[i + 1 :]), over))
             return out
-    return [spans]
+    return [(spans, over)]
 
 
 def _reduce_parts(body: _Body, spans: tuple[Span, ...], over: tuple[Span, ...]) -> list[tuple[Span, ...]]:

@@ -125,7 +125,7 @@ class Colours:
     def _plain(self, b: Buffer) -> str:
         size: tuple[object, ...] = () if self.flatten else (len(b.shape),)
         if not self.erase:
-            size = (self.extent(elements(b.shape)), b.range)
+            size = (self.extent(elements(b.shape)), b.range, *("ascending",) * b.ascending)
         return digest("buffer", b.dtype.name, b.role, b.constant, *size)
 
     def extent(self, extent: Extent) -> str:
@@ -287,7 +287,9 @@ class KernelWriter:
         if found is None:
             found = self.buffers[b] = f"b{len(self.buffers)}"
             size = f"rank {len(b.shape)}" if self.erase else f"{self._extent(elements(b.shape))} {b.range}"
-            self.lines.append(f"buffer {found} {b.role} {b.dtype.name} {size}{' constant' if b.constant else ''}")
+            self.lines.append(
+                f"buffer {found} {b.role} {b.dtype.name} {size}{' constant' if b.constant else ''}{' ascending' if b.ascending else ''}"
+            )
         return found
 
     # statements ---------------------------------------------------------------------------------------------------

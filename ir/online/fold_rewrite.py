@@ -22,13 +22,13 @@ from math import isfinite
 from typing import Literal
 
 from .. import node as N
-from ..body import Fold, Monoid, Reduce, Scan, Store, Value
+from ..body import Fold, Monoid, Reduce, Scan, Store, Value, identity
 from ..dtypes import rounded
 from ..kernel import Kernel
 from ..node import Node, axes_of, const, ref, walk
 from ..operators import substitute
 from .anchors import INF, ChainNest, FoldState, Inseparable, Sites, factors, family_form, inline, product, written_out
-from .states import States, identity
+from .states import States
 from .terms import as_numpy
 
 Results = dict[str, tuple[tuple[Node, ...], Node]]

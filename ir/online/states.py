@@ -16,7 +16,7 @@ from math import comb
 
 from .. import functions as F
 from .. import index as ix
-from ..body import BITWISE, IDENTITY
+from ..body import BITWISE, identity
 from ..dtypes import DType
 from ..node import Node, axes_of, const, placeholder
 from ..operators import arith, cast, integer, substitute
@@ -287,19 +287,6 @@ def pulled_out(x: Expansion, e: Node, under: Node | None = None) -> tuple[Node, 
 Reduction = tuple[tuple[Node, ...], tuple[Node, ...], DType]
 """What states of one value have in common: the axes reduced over, the value's own, and the type."""
 Sides = tuple[Node, Node]
-
-
-def identity(combine: str, dtype: DType) -> Node:
-    """What changes nothing when it is combined."""
-    if combine in IDENTITY:
-        return const(IDENTITY[combine], dtype)
-    low = combine == "max"
-    if dtype.is_float:
-        return const(-INF if low else INF, dtype)
-    if combine == "and" and dtype.kind == "i":
-        return const(-1, dtype)
-    bits = 8 * dtype.size - (dtype.kind == "i")
-    return const((-(1 << bits) if dtype.kind == "i" else 0) if low else (1 << bits) - 1, dtype)
 
 
 class States:

@@ -8,12 +8,13 @@ from functools import partial, reduce
 from math import prod
 
 from ...ir import index as ix
+from ...ir.body import identity
 from ...ir.dtypes import bool_
 from ...ir.node import Node, const
 from ...opts.addition_order import order_of
 from ...opts.analysis.extremes import by_bits
 from ...opts.axis_plan import Part
-from ...opts.nests import Nest, identity
+from ...opts.nests import Nest
 from ...opts.options.cache import Prefetch, prefetches
 from ...program.program import Mem, Number, Val
 from ..arithmetic.nan_extremes import NumbersOnly, bits_of

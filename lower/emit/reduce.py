@@ -11,13 +11,13 @@ from functools import partial
 from itertools import accumulate, pairwise
 from math import prod
 
-from ...ir.body import Scan
+from ...ir.body import Scan, identity
 from ...ir.dtypes import int32
 from ...ir.node import Node
 from ...opts.addition_order import cuts, order_of
 from ...opts.analysis.extremes import LEAST, Group, best_order, covering, grouped, spelled_out
 from ...opts.axis_plan import Part
-from ...opts.nests import Nest, identity
+from ...opts.nests import Nest
 from ...program.program import Number, Val
 from ..access.fragments import TensorAccumulators, WarpgroupAccumulators
 from ..expr import NestEval

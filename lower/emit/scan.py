@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 
 from ...ir import index as ix
-from ...ir.body import Scan, Value, tuple_scan
+from ...ir.body import Scan, Value, identity, tuple_scan
 from ...ir.dtypes import DType, bool_
 from ...ir.node import Node, const, placeholder
 from ...ir.operators import substitute
 from ...opts.analysis.thresholds import cuttable
 from ...opts.axis_plan import Part
-from ...opts.nests import Nest, identity
+from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import groupby
 
 from ...ir import index as ix
+from ...ir.body import identity
 from ...ir.buffer import load_parts
 from ...ir.dtypes import DType, bool_, index
 from ...ir.node import Node, axes_of, const, walk
@@ -17,7 +18,7 @@ from ...opts.analysis.interior import interior
 from ...opts.analysis.ragged import keeps_old
 from ...opts.analysis.write_order import in_vectors, scatter_ordered
 from ...opts.lanes import Vectors
-from ...opts.nests import Nest, identity
+from ...opts.nests import Nest
 from ...program.ops import PAGE
 from ...program.program import Mem, Val
 from ..access.memory_access import write_all

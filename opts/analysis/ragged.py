@@ -11,6 +11,7 @@ from itertools import product
 from math import prod
 
 from ...ir import index as ix
+from ...ir.body import identity
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.index import Interval
@@ -19,7 +20,7 @@ from ...ir.node import Node, axes_of, const, ordered_axes, walk
 from ...ir.operators import substitute
 from ...ir.skipped_tiles import conjuncts
 from ..axis_plan import Part
-from ..nests import Nest, identity
+from ..nests import Nest
 from ..schedule import Scheduled
 from .extremes import combine_of
 from .thresholds import cuttable, operations

@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import prod
 
 from ...ir import index as ix
-from ...ir.body import Reduce, Store, Value
+from ...ir.body import Reduce, Store, Value, identity
 from ...ir.buffer import Buffer, load
 from ...ir.errors import OptError
 from ...ir.functions import where
@@ -21,7 +21,7 @@ from ...ir.operators import substitute
 from ..analysis.structure import extent
 from ..defaults import added_phase, legal_prefix
 from ..memory_limits import check_work
-from ..nests import Nest, identity, plain
+from ..nests import Nest, plain
 from ..opt import Opt, Opts, opt
 from ..options.fuse import FUSE, siblings
 from ..registry import OPTIONS, Rewriting

@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import prod
 
 from ...ir import index as ix
-from ...ir.body import COMBINE, Fold, Reduce, Scan, Store, TupleScan, Value, tuple_scan
+from ...ir.body import COMBINE, Fold, Reduce, Scan, Store, TupleScan, Value, identity, tuple_scan
 from ...ir.buffer import Buffer, load, load_parts
 from ...ir.dtypes import DType
 from ...ir.errors import OptError
@@ -23,7 +23,6 @@ from ...ir.operators import arith, substitute
 from ..analysis.structure import scanned_axes
 from ..defaults import added_phase
 from ..memory_limits import check_work
-from ..nests import identity
 from ..opt import Opt, opt
 from ..options.phase import concerns
 from ..registry import Rewriting

@@ -99,6 +99,14 @@ def check_compiled(
     assert not said, said
 
 
+def check_given(kernel: Kernel, opts: Opts, target: Target, inputs: Mapping[str, Any], threads: int = 1) -> dict[str, Any]:
+    """As `check_compiled`, for given inputs; the reference's values by output."""
+    source, expect = render(lower(apply(kernel, opts, target)), target), expectations(kernel, inputs, {})
+    said = in_child(lambda: run_compiled(kernel, source, inputs, expect, {}, threads))
+    assert not said, said
+    return {name: e.value for name, e in expect.items()}
+
+
 @cache
 def _warm() -> None:
     """Once in this process, so that children need not: the modules that running takes, LLVM, and the compiled thread pool."""

@@ -1,0 +1,159 @@
+"""Axes that start and end where memory says: rows of sparse matrices, and segments."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+import tilewright as tw
+from checks import check_compiled, check_given, check_twin
+from csr_structures import LENGTHS, reduction, sparse_product, structure
+from tilewright import targets
+from tilewright.interp import run as interpret
+from tilewright.ir import KernelBuilder, KernelError, OutOfRangeError
+from tilewright.ir.evaluation import evaluate
+from tilewright.lower import lower
+from tilewright.measure.inputs import generate_special
+from tilewright.opts import apply, parse
+
+LEVELS = ("x86-64-v2", "avx2", "x86-64-v4")
+ROWS, COLUMNS = 37, 29
+SCHEDULES = ("(none)", "Uk8", "Ui4 Uk8", "Ui8", "Ti16 Pi Uk16", "Ui2 Uk32")
+
+
+def operands(name: str, dtype: str, at: str, n: int) -> dict[str, Any]:
+    begins, column = structure(name, ROWS, COLUMNS, at)
+    rng = np.random.default_rng(7)
+    a, x = rng.standard_normal(len(column)).astype(dtype), rng.standard_normal((COLUMNS, n) if n else COLUMNS).astype(dtype)
+    return {"p": begins, "column": column, "a": a, "x": x}
+
+
+def right(o: dict[str, Any]) -> Any:
+    """What NumPy computes row by row in float64."""
+    p, terms = o["p"], (o["a"].astype("float64") * o["x"].astype("float64")[o["column"]].T).T
+    return np.array([terms[p[i] : p[i + 1]].sum(0) for i in range(len(p) - 1)])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", LENGTHS)
+def test_products_of_each_structure(name: str, level: str) -> None:
+    target, number = targets.named(level), list(LENGTHS).index(name) + 5 * LEVELS.index(level)
+    for turn, (dtype, at, n) in enumerate(product(("float32", "float64"), ("int32", "int64"), (0, 1, 8))):
+        if (turn + number) % 4:
+            continue
+        o = operands(name, dtype, at, n)
+        kernel = sparse_product(ROWS, COLUMNS, len(o["column"]), dtype, at, n)
+        opts = parse(SCHEDULES[(turn + number // 4) % len(SCHEDULES)])
+        found = check_given(kernel, opts, target, o, 1 + turn % 2)["y"]
+        np.testing.assert_allclose(found.reshape(right(o).shape), right(o), atol=1e-12)
+
+
+@pytest.mark.parametrize("opts", SCHEDULES)
+@pytest.mark.parametrize("name", ["random", "empty ends", "one dense row"])
+def test_interpreted_schedules(name: str, opts: str) -> None:
+    o = operands(name, "float32", "int32", 0)
+    kernel = sparse_product(ROWS, COLUMNS, len(o["column"]))
+    y = np.full(ROWS, np.nan, np.float32)
+    interpret(lower(apply(kernel, parse(opts), targets.named("avx2"))), {**o, "y": y})
+    np.testing.assert_allclose(y, right(o), atol=1e-5)
+    check_twin(kernel, parse(opts), targets.named("avx2"))
+
+
+@pytest.mark.parametrize("combine", ["add", "max", "min", "mul"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_segments_of_any_start_and_end(combine: str, dtype: str) -> None:
+    kernel = reduction(combine, 23, 90, dtype)
+    start = np.random.default_rng(3).integers(0, 90, 23).astype("int32")
+    end = np.minimum(start + np.arange(23, dtype="int32") % 7, 90).astype("int32")
+    a = np.random.default_rng(4).integers(-3, 4, 90).astype(dtype)
+    ufunc = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}[combine]
+    low, high = (-np.inf, np.inf) if dtype != "int32" else (-(2**31), 2**31 - 1)
+    none = {"add": 0, "mul": 1, "max": low, "min": high}[combine]
+    wanted = [ufunc.reduce(a[s:e]) if s < e else none for s, e in zip(start, end, strict=True)]
+    found = evaluate(kernel, {"start": start, "end": end, "a": a})
+    np.testing.assert_array_equal(found["y"], wanted)
+    np.testing.assert_array_equal(found["n"], [(a[s:e] > 0).sum() for s, e in zip(start, end, strict=True)])
+    for opts in ("(none)", "Uk8 Ul8", "Ui4"):
+        check_compiled(kernel, parse(opts), targets.named("avx2"))
+        check_twin(kernel, parse(opts), targets.named("avx2"))
+    y, n = tw.best(kernel, opts="Uk4")(start, end, a)
+    np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(n, found["n"])
+
+
+def test_a_value_is_read_where_its_row_is() -> None:
+    """What is kept per entry is read between start and end, and a mask of one's own stays."""
+    kb = KernelBuilder("kept")
+    i, e = kb.axis("i", 9), kb.axis("e", 40)
+    p, a = kb.input("p", (10,), "int32", range=(0, 40), ascending=True), kb.input("a", (40,), "float32")
+    twice = kb.sum("twice", (e,), kb.axis("m", 2), a[e])
+    k = kb.axis("k", (p[i], p[i + 1]))
+    total = kb.sum("total", (i,), k, twice[k] + a.masked(k >= 8, k - 8))
+    kb.store("y", "float32", (9,), (i,), total[i])
+    kernel = kb.build()
+    begins = np.array([0, 0, 3, 3, 20, 20, 20, 38, 40, 40], "int32")
+    x = np.arange(40, dtype="float32")
+    each = 2 * x + np.where(x >= 8, x - 8, 0)
+    wanted = [each[s:t].sum() for s, t in pairwise(begins)]
+    np.testing.assert_array_equal(evaluate(kernel, {"p": begins, "a": x})["y"], wanted)
+    for opts in ("(none)", "Uk8", "Ui3"):
+        np.testing.assert_array_equal(tw.best(kernel, opts=opts)(begins, x), wanted)
+
+
+def test_the_time_of_a_reference_is_that_of_the_entries() -> None:
+    """4e5 rows times 4e6 entries are too many for any machine."""
+    kernel = sparse_product(400_000, 1000, 4_000_000)
+    rng = np.random.default_rng(0)
+    p = np.arange(0, 4_000_001, 10, dtype="int32")
+    column, a, x = (
+        rng.integers(0, 1000, 4_000_000).astype("int32"),
+        rng.standard_normal(4_000_000).astype("float32"),
+        np.ones(1000, "float32"),
+    )
+    found = evaluate(kernel, {"p": p, "column": column, "a": a, "x": x})["y"]
+    np.testing.assert_allclose(found, a.reshape(-1, 10).sum(1, dtype="float64"), atol=1e-9)
+
+
+def test_special_inputs_have_empty_rows_and_one_of_all_entries() -> None:
+    kernel = sparse_product(50, 20, 300)
+    lengths = [np.diff(generate_special(kernel, {}, seed)["p"].astype(int)) for seed in range(4)]
+    assert all(n.min() == 0 and n.sum() == 300 for n in lengths)
+    assert any((n == 300).any() for n in lengths) and any((n < 300).all() for n in lengths)
+
+
+def test_wrong_structures_are_errors() -> None:
+    kernel = sparse_product(4, 5, 6)
+    call = tw.best(kernel, opts="(none)")
+    a, x, column = np.ones(6, "float32"), np.ones(5, "float32"), np.array([0, 1, 2, 3, 4, 4], "int32")
+    good = np.array([0, 2, 2, 5, 6], "int32")
+    assert call(good, column, a, x).tolist() == [2.0, 0.0, 3.0, 1.0]
+    with pytest.raises(OutOfRangeError, match=r"p has 4 before 2, at \[1\]: its elements ascend"):
+        call(np.array([0, 4, 2, 5, 6], "int32"), column, a, x)
+    with pytest.raises(OutOfRangeError, match=r"p has the element 7, outside of 0\.\.6"):
+        call(np.array([0, 2, 2, 5, 7], "int32"), column, a, x)
+    with pytest.raises(OutOfRangeError, match=r"column has the element 5, outside of 0\.\.4"):
+        call(good, column + 1, a, x)
+
+
+def test_what_such_an_axis_cannot_be() -> None:
+    kb = KernelBuilder("wrong")
+    i = kb.axis("i", 4)
+    p, free = kb.input("p", (5,), "int32", range=(0, 6), ascending=True), kb.input("free", (5,), "int32")
+    a = kb.input("a", (6,), "float32")
+    k = kb.axis("k", (p[i], p[i + 1]))
+    with pytest.raises(KernelError, match="axis l ends where free says, which may be anything: state its range"):
+        kb.axis("l", (p[i], free[i]))
+    with pytest.raises(KernelError, match=r"axis l starts at .* which may be below 0"):
+        kb.axis("l", (free[i], p[i]))
+    with pytest.raises(KernelError, match=r"axis k has another start or end already"):
+        kb.axis("k", (p[i], 6))
+    with pytest.raises(KernelError, match=r"axis l is .*; give its extent, or .start, end."):
+        kb.axis("l", (p[i],))  # type: ignore[arg-type]
+    with pytest.raises(KernelError, match="the store to y goes along k, which has a start and an end"):
+        kb.store("y", "float32", (6,), (k,), a[k])
+    with pytest.raises(KernelError, match="value top goes along k"):
+        kb.argmax("top", (i,), k, a[k])
+    with pytest.raises(KernelError, match="integers of at least one dimension may be ascending"):
+        kb.input("f", (3,), "float32", ascending=True)
