@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ir.errors import CacheError
 from .objectives import FRONTS, OBJECTIVES, TIME
-from .rows import COLUMNS, TYPES
+from .rows import COLUMNS, TREE, TYPES
 
 FIELDS = ", ".join(f'"{c}"' for c in (*COLUMNS, "digest"))
 """A row, and the digest that was stored with it."""
@@ -28,6 +28,11 @@ NEAREST = f"""SELECT {FIELDS} FROM (
     WHERE {{column}} = :loose AND target = :target AND compiler = :compiler AND policy = :policy AND {_USABLE}
 ) AS ranked WHERE place = 1 ORDER BY digest"""
 """The fastest usable row of every key that shares a loose key, target, compiler and policy."""
+
+TREES = f"""SELECT {FIELDS} FROM measurement
+WHERE loose_extents = :loose AND target = :target AND compiler = :compiler AND policy = :policy AND threads = :threads AND {_USABLE}
+AND provenance LIKE '%"{TREE}":%' ORDER BY "when" DESC, digest"""
+"""The rows of kernels that differ in their sizes alone which hold a tree of sizes, the newest first."""
 
 _OBJECTIVE = " ".join(f"WHEN provenance LIKE '%\"objective\":\"{o}\"%' THEN '{o}'" for o in (*OBJECTIVES, *FRONTS) if o != TIME)
 KEYS = f"""SELECT kernel, target, threads, compiler, policy, objective, name, shape, dtype, outcome, verified, COUNT(*) AS times FROM (

@@ -28,6 +28,8 @@ OBJECTIVE = "objective"
 """The field of a provenance that says what was made small, where that was not the time."""
 PROVISIONAL = "provisional"
 """The field of a provenance that says: the best so far of a search that went on. It answers until that search's own answer is there."""
+TREE = "sizes"
+"""The field of a provenance that holds trees of sizes (`cache.size_tree`)."""
 _RENAMED = {"seed_opts": "start_opts", "seed_value": "start_value"}
 MAX_TEXT = 1 << 18
 """Characters in a field of JSON text."""

@@ -235,6 +235,12 @@ class Cache:
                 out.setdefault(r.digest, r)
         return list(out.values())[:limit]
 
+    def with_trees(self, key: Key, loose_extents: str) -> list[Row]:
+        """Rows of kernels that are equal but for extents, of the same target, threads, compiler and policy, which hold a tree of sizes
+        (`cache.size_tree`): the newest first."""
+        fixed = {"loose": loose_extents, "target": key.target, "compiler": key.compiler, "policy": key.policy, "threads": key.threads}
+        return sorted(self._select(queries.TREES, fixed), key=lambda r: (r.when, r.digest), reverse=True)
+
     def explain(self, key: Key) -> LookupReport:
         """Hit or miss, and for a miss how the closest key differs, field by field."""
         row, place = next(iter(self._answers(key)), (None, None))

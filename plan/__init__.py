@@ -3,7 +3,7 @@
 from .array_arguments import empty
 from .artefacts import Artefacts, Built, Rendered
 from .compile import build, compile, render
-from .compiled_kernel import BucketedKernel, CompiledKernel
+from .compiled_kernel import CompiledKernel, SizePart
 from .find import best
 from .identity import canonical_of, key_of, opts_text
 from .replay import Replay
@@ -11,7 +11,6 @@ from .resolve import Choice, Origin, Plan, resolve
 
 __all__ = [
     "Artefacts",
-    "BucketedKernel",
     "Built",
     "Choice",
     "CompiledKernel",
@@ -19,6 +18,7 @@ __all__ = [
     "Plan",
     "Rendered",
     "Replay",
+    "SizePart",
     "best",
     "build",
     "canonical_of",

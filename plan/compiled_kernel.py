@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..devices import BoundCall
@@ -18,10 +18,9 @@ from .copying_executable import Copying
 from .resolve import Origin, Plan
 
 if TYPE_CHECKING:
-    from ..cache import Cache, Standing
-    from ..cache.keys import Key
+    from ..cache import Standing
     from ..devices import BoundCall, DeviceArrays, Executable, Packed
-    from ..opts import ShownSchedule
+    from ..opts import Opt, ShownSchedule
     from .artefacts import Built
 
 
@@ -148,6 +147,14 @@ class _Kept:
         self.calls: dict[tuple[int, ...], Call] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class SizePart:
+    """A schedule for some sizes of a kernel with symbols. `ranges`: the least that hold all of these sizes, both ends included."""
+
+    ranges: Mapping[str, tuple[int, int]]
+    opts: tuple[Opt, ...]
+
+
 # compiled -------------------------------------------------------------------------------------------------------
 MEMO = 64
 """Combinations of shapes, and of the symbols' values, that a program remembers."""
@@ -166,14 +173,17 @@ class CompiledKernel:
     first call with an array, and read the packed copy as long as that array lives. After writing into such an array,
     call `repack()`."""
 
-    def __init__(self, kernel: Kernel, plan: Plan, built: Built, executable: Executable) -> None:
+    def __init__(self, kernel: Kernel, plan: Plan, built: Built, executable: Executable, parts: tuple[SizePart, ...] = ()) -> None:
         self.kernel, self.plan, self.built = kernel, plan, built
+        self.parts = parts
+        """Schedules for parts of the symbols' ranges, which a tree of sizes chooses at each call."""
         self._executable = executable
         self.checked = plan.origin == "exact"
         """Whether its schedule was measured for this kernel, or checked before it answered (`plan.first_use_check`)."""
         self._binder = Binder(kernel, built.signature.symbols)
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
-        self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if built.signature.once else None
+        once = executable.signature.once
+        self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if once else None
         self._inputs = len(kernel.inputs)
         self._ranges = operand_ranges(kernel)
         self._same = SameArrays()
@@ -195,7 +205,7 @@ class CompiledKernel:
 
     @property
     def origin(self) -> Origin:
-        """Where the schedule comes from: 'exact', 'stale', 'nearest', 'start' or 'given' (see `Plan`)."""
+        """Where the schedule comes from: 'exact', 'stale', 'tree', 'nearest', 'start' or 'given' (see `Plan`)."""
         return self.plan.origin
 
     @property
@@ -219,7 +229,8 @@ class CompiledKernel:
         from ..opts import short
 
         said = self.origin if self.standing in (None, "verified") else f"{self.origin}, {self.standing}"
-        return f"<CompiledKernel {self._binder.usage()}: {short(self.opts)} ({said})>"
+        parts = "".join(f"; {', '.join(f'{n}={lo}..{hi}' for n, (lo, hi) in p.ranges.items())}: {short(p.opts)}" for p in self.parts)
+        return f"<CompiledKernel {self._binder.usage()}: {short(self.opts)} ({said}){parts}>"
 
     def _repr_html_(self) -> str:
         """What it computes, where its schedule comes from, and its source, in a notebook."""
@@ -360,82 +371,3 @@ class _Shaped:
         self, call: Callable[..., None], vars: tuple[int, ...], out_shapes: tuple[tuple[int, ...], ...], sizes: list[int], high: list[int]
     ) -> None:
         self.call, self.vars, self.out_shapes, self.sizes, self.high = call, vars, out_shapes, sizes, high
-
-
-FACT = "buckets"
-"""Where a row of the whole range says how it is divided: [[lo, hi], …], in its provenance."""
-
-
-def divided(kernel: Kernel, key: Key, cache: Cache) -> tuple[str, list[tuple[int, int]]]:
-    """(the symbol, the parts of its range that have a schedule of their own, in order), as the newest row of a key says; ('', []) where none
-    does, or where what it says is no division of the symbol's range into parts."""
-    if len(kernel.symbols) != 1:
-        return "", []
-    s = kernel.symbols[0].arg
-    found = [row for row in cache.answers(key) if row.facts.get(FACT)]
-    if not found:
-        return "", []
-    said = max(found, key=lambda r: r.when).facts[FACT]
-    parts: list[tuple[int, int]] = []
-    least = s.lo
-    for part in said if isinstance(said, list) else []:
-        if not (isinstance(part, list) and len(part) == 2 and all(type(x) is int for x in part) and least <= part[0] <= part[1] <= s.hi):
-            return "", []
-        parts.append((part[0], part[1]))
-        least = part[1] + 1
-    return (s.name, parts) if parts != [(s.lo, s.hi)] else ("", [])
-
-
-class BucketedKernel(CompiledKernel):
-    """It is called as any `CompiledKernel`. The size is read from the arrays' shapes (or the keyword), and the kernel of its bucket is
-    called. Sizes outside of all buckets have the kernel of the whole range, which this is. `buckets`: (lo, hi, kernel), in order."""
-
-    def __init__(self, whole: CompiledKernel, buckets: Sequence[tuple[int, int, CompiledKernel]]) -> None:
-        super().__init__(whole.kernel, whole.plan, whole.built, whole._executable)
-        self.buckets = tuple(buckets)
-        self._whole = whole
-        self._firsts = [lo for lo, _, _ in self.buckets]
-        symbol = whole.kernel.symbols[0]
-        self._symbol = symbol.arg.name
-        places = [(i, d) for i, b in enumerate(whole.kernel.buffers) for d, e in enumerate(b.shape) if e is symbol]
-        self._place = places[0] if places else None
-
-    def _of_size(self, inputs: Sequence[Any], outs: Sequence[Any], symbols: dict[str, int]) -> CompiledKernel:
-        """The kernel for a call. Where something is wrong with the arrays, that of the whole range, which says so."""
-        size: Any = symbols.get(self._symbol)
-        if size is None and self._place is not None:
-            i, d = self._place
-            arrays = (*inputs, *outs)
-            shape = getattr(arrays[i], "shape", ()) if i < len(arrays) else ()
-            size = shape[d] if d < len(shape) else None
-        if not isinstance(size, int):
-            return self._whole
-        at = bisect_right(self._firsts, size) - 1
-        return self.buckets[at][2] if at >= 0 and size <= self.buckets[at][1] else self._whole
-
-    def __call__(self, *inputs: Any, out: Any = None, **symbols: int) -> Any:
-        outs = () if out is None else tuple(out) if isinstance(out, (tuple, list)) else (out,)
-        compiled = self._of_size(inputs, outs, symbols)
-        if compiled is not self._whole and len(compiled.kernel.symbols) == 0:
-            symbols = {k: v for k, v in symbols.items() if k != self._symbol}
-        return compiled(*inputs, out=out, **symbols)
-
-    def bound(self, *arrays: Any, **symbols: int) -> BoundCall:
-        """A call for a `Replay`, of the kernel for these arrays."""
-        first = len(self.kernel.inputs)
-        compiled = self._of_size(arrays[:first], arrays[first:], symbols)
-        if compiled is self._whole:
-            return super().bound(*arrays, **symbols)
-        if len(compiled.kernel.symbols) == 0:
-            symbols = {k: v for k, v in symbols.items() if k != self._symbol}
-        return compiled.bound(*arrays, **symbols)
-
-    def repack(self) -> None:
-        """Forget what is packed of constant inputs, in all kernels."""
-        super().repack()
-        for kernel in (self._whole, *(k for _, _, k in self.buckets)):
-            kernel.repack()
-
-    def __repr__(self) -> str:
-        parts = ", ".join(f"{lo}..{hi}: {p.schedule or 'no options'}" for lo, hi, p in self.buckets)
-        return f"<BucketedKernel {self._binder.usage()}: {self._symbol} in {parts}>"

@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..cache.keys import Numerics, with_numerics
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
+from ..devices.cpu.executable import ChosenExecutable, CpuExecutable
 from ..ir import argument_checks
 from ..ir.errors import DeviceError, OptError, UsageError
+from ..ir.index import add, bounds
 from ..ir.kernel import Kernel
+from ..ir.node import Node, const
 from ..ir.normal_form import normalise
 from ..ir.rewriter import resized, without_aliases
 from ..log import logger
 from . import identity
 from .artefacts import Artefacts
 from .compile import build, render
-from .compiled_kernel import BucketedKernel, CompiledKernel, divided
+from .compiled_kernel import CompiledKernel, SizePart
 from .copying_executable import Copying
 from .first_use_check import FirstUse, passed, wanted
-from .resolve import UNPIN, Choice, Plan, halved, plan_of_opts, resolve
+from .resolve import UNPIN, Choice, Plan, halved, measured, plan_of_opts, resolve
+from .size_trees import parts_of, symbolic_tree
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -99,7 +103,9 @@ def best(
     none is known. `check` (default: whether TILEWRIGHT_CHECK is 1): a schedule that nobody measured for this kernel is compared with the
     float64 reference before it answers (`plan.first_use_check`); one that is wrong is recorded so, with a FirstUseWarning, and the next answers.
 
-    A kernel with a symbolic size that was tuned in buckets is a `BucketedKernel`, compiled once for each part of the size's range. A schedule
+    A kernel with symbolic sizes that was tuned for them has several schedules (`CompiledKernel.parts`), of which each call runs the one for
+    its sizes. A kernel of a single shape that was not tuned, though others of its kind were for ranges of sizes, has the schedule that their
+    tree of sizes gives it (origin 'tree'). A schedule
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
     argument_checks.check_all("best", locals(), start=get_args(Choice), numerics=get_args(Numerics))
     from ..cache import Cache, open
@@ -174,7 +180,7 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
                 continue
             compiled = CompiledKernel(kernel, plan, built, executable)
             compiled.checked = compiled.checked or ask.check
-            return _with_buckets(compiled, ask)
+            return _with_tree(compiled, ask)
         except OptError:
             # what guesses a schedule asks whether it is legal, and only lowering knows whether it can be written
             if plan.origin != "start" or plan.opts in failed:
@@ -199,15 +205,36 @@ def _no_room(kernel: Kernel, limit: int, least: int) -> str:
     )
 
 
-def _with_buckets(compiled: CompiledKernel, ask: _Ask) -> CompiledKernel:
-    """The program, with those of the buckets that its symbol's range was divided into, if it was."""
-    name, parts = divided(compiled.kernel, compiled.plan.key, ask.cache) if compiled.kernel.symbols else ("", [])
-    buckets = []
-    for lo, hi in parts:
-        part = _looked_up(resized(compiled.kernel, {name: (lo, hi)}), {}, ask, False)
-        if part.origin == "exact":  # what nobody measured for this part is no better than the whole range's
-            buckets.append((lo, hi, part))
-    return BucketedKernel(compiled, buckets) if buckets else compiled
+def _with_tree(compiled: CompiledKernel, ask: _Ask) -> CompiledKernel:
+    """The kernel, with the schedules that a tree has for parts of its symbols' ranges, where each was measured; on the processor."""
+    whole, place = compiled.executable, ask.place
+    kernel = normalise(compiled.kernel)
+    found = symbolic_tree(compiled.kernel, compiled.plan.key, ask.cache) if compiled.kernel.symbols else None
+    if found is None or not isinstance(whole, CpuExecutable):
+        return compiled
+    tree, row = found
+    chosen: list[tuple[CpuExecutable, Node]] = []
+    parts: list[SizePart] = []
+    rest = const(1)
+    for i, box, opts in parts_of(kernel, tree, row):
+        part = resized(compiled.kernel, box)
+        plan = measured(part, opts, place, ask.threads, ask.cache, ask.policy, ask.store)
+        if plan is None:  # what nobody measured for this part is no better than the whole range's
+            continue
+        built = build(code_of(part, plan, place, ask.store)[1], place, ask.store)
+        executable = _loaded(place, built, ask.threads, None)
+        if not isinstance(executable, CpuExecutable) or executable.signature.symbols != whole.signature.symbols:
+            continue
+        chosen.append((executable, tree.chosen(i)))
+        parts.append(SizePart(box, opts))
+        rest = add(rest, tree.chosen(i), -1)
+    if not chosen:
+        return compiled
+    if bounds(rest) != (0, 0):
+        chosen.append((whole, rest))
+    sized = CompiledKernel(compiled.kernel, compiled.plan, compiled.built, ChosenExecutable(chosen), tuple(parts))
+    sized.checked = compiled.checked
+    return sized
 
 
 def _loaded(device: Device, built: Built, threads: int, memory: Memory | None) -> Executable:

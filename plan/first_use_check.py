@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logger("plan")
 
 VARIABLE = "TILEWRIGHT_CHECK"
-UNMEASURED = ("start", "nearest", "stale")
+UNMEASURED = ("start", "tree", "nearest", "stale")
 """Origins of schedules that nobody measured for the kernel, with the code that it has now."""
 STRATEGY = "first use"
 _CHECKER = "measure.checking.first_use:wrong"

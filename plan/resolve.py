@@ -20,6 +20,7 @@ from ..ir.normal_form import normalise
 from ..log import logger
 from .compile import render
 from .identity import canonical_of, key_of, opts_of, source_key, with_numerics
+from .size_trees import measured_rows, schedule_for, tree_of_sizes
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
@@ -67,7 +68,7 @@ def _ordered(cache: Cache, rows: list[Row], objective: str) -> list[Row]:
 
 log = logger("plan")
 
-Origin = Literal["exact", "nearest", "start", "stale", "given"]
+Origin = Literal["exact", "tree", "nearest", "start", "stale", "given"]
 Choice = Literal["ranked", "quick"]
 """How a start schedule is chosen: the model ranks all guesses, or the rule's first few (tens of milliseconds, or a few)."""
 UNPIN = "pin another, or let go of it with `tune unpin`"
@@ -83,7 +84,7 @@ OWN = 8
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`origin`: 'exact' (measured for this key), 'stale' (measured for this key, by a version of the tool that made other source of
-    it), 'nearest' (measured for a similar kernel or another thread count: `row`), 'start' (by rule), 'given' (by the caller). `rendered`: the source,
+    it), 'tree' (of the tree of sizes in `row`), 'nearest' (measured for a similar kernel or another thread count: `row`), 'start' (by rule), 'given' (by the caller). `rendered`: the source,
     where it was needed to tell. `standing`: of a row of this very key, what is known of it on this machine."""
 
     opts: tuple[Opt, ...]
@@ -129,7 +130,7 @@ def resolve(
         )
     if found is None:
         start_of = replace(start_of, excluded=[*excluded, *_wrong(start_of, cache)])
-        found = None if own_only else _nearest(start_of, cache, shape)
+        found = None if own_only else _by_tree(start_of, cache) or _nearest(start_of, cache, shape)
     found = found or start_of.plan()
     if found.origin != "exact" and log.listens():  # what the cache answers is the hot path
         from ..opts.opt import short
@@ -219,6 +220,31 @@ def _cached(kernel: Kernel, device: Device, key: Key, row: Row, store: Artefacts
         return None
     same = row.tool_version == tool_version() or row.source_sha == rendered.sha
     return Plan(opts, "exact" if same else "stale", row, key, rendered)
+
+
+def measured(
+    kernel: Kernel, opts: tuple[Opt, ...], device: Device, threads: int, cache: Cache, policy: str, store: Artefacts | None
+) -> Plan | None:
+    """The plan of one schedule, in the names of the kernel's normal form, if it was measured for this kernel with today's code."""
+    kernel = normalise(kernel)
+    key = key_of(kernel, device, threads, policy)
+    plans = (_cached(kernel, device, key, r, store) for r in measured_rows(kernel, key, opts, cache))
+    return next((p for p in plans if p is not None and p.origin == "exact"), None)
+
+
+def _by_tree(start: _StartSchedule, cache: Cache) -> Plan | None:
+    """What a tree of sizes has for the kernel."""
+    found = tree_of_sizes(start.kernel, start.key, cache)
+    if found is None:
+        return None
+    tree, row, sizes = found
+    opts = schedule_for(start.kernel, tree, row, sizes, start.device.target)
+    try:
+        _allowed(start.kernel, opts, start.device, start.key)
+    except OptError as e:
+        log.debug("the schedule %s of a tree of sizes is left out: %s", opts, e)
+        return None
+    return None if opts in start.excluded else Plan(opts, "tree", row, start.key)
 
 
 def _nearest(start: _StartSchedule, cache: Cache, shape: Mapping[str, int] | None) -> Plan | None:

@@ -180,7 +180,7 @@ def _row(s: _Sum) -> ProfileRow:
 
 
 # profile ----------------------------------------------------------------------------------------------------
-ORIGINS = {"exact": "green", "stale": "yellow", "nearest": "yellow", "start": "magenta", "NumPy": "dim"}
+ORIGINS = {"exact": "green", "stale": "yellow", "tree": "green", "nearest": "yellow", "start": "magenta", "NumPy": "dim"}
 _PARTS = {"matmul": "magenta", "conv": "magenta", "attention": "magenta", "softmax": "yellow", "layernorm": "yellow", "rmsnorm": "yellow",
           "logsumexp": "yellow", "sum": "yellow", "max": "yellow", "mean": "yellow", "gather": "blue", "scatter": "blue"}  # fmt: skip
 

@@ -19,6 +19,7 @@ WORDS = ("start", "best")
 ORIGINS = {
     "exact": "best in the cache",
     "stale": "from the cache, measured with other code of Tilewright",
+    "tree": "from a tree of sizes in the cache",
     "nearest": "from the nearest kernel in the cache",
     "start": "start schedule: the cache has nothing",
 }

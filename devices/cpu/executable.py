@@ -10,11 +10,13 @@ import mmap
 import struct
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from ...ir.dtypes import index
 from ...ir.errors import BuildError, DeviceError, UsageError
 from ...ir.index import evaluate
-from ...ir.node import Node
+from ...ir.node import Node, make
 from ..base import Executable
 from ..packed import Packed
 from .engine import Code
@@ -43,12 +45,14 @@ class CpuExecutable(Executable):
 
     def __init__(self, code: Code, symbols: Sequence[str], signature: Signature, threads: int) -> None:
         """`symbols`: the function of each phase."""
-        self.signature, self.threads = signature, threads
-        self._code = code
-        self._functions = [code.address(s) for s in symbols]
-        self._symbols = _symbols(signature)
+        self.signature, self._code = signature, code
+        self._ready([code.address(s) for s in symbols], threads)
+
+    def _ready(self, functions: Sequence[int], threads: int) -> None:
+        self._functions, self.threads = list(functions), threads
+        self._symbols = _symbols(self.signature)
         self._pool = pool()
-        self._sizes = (signature.scratch, signature.work, threads)
+        self._sizes = (self.signature.scratch, self.signature.work, threads)
         self._bound: dict[tuple[int, ...], Callable[..., None]] = {}
         self._free: weakref.WeakValueDictionary[int, _Free] = weakref.WeakValueDictionary()
         self._closed = False
@@ -149,7 +153,10 @@ class CpuExecutable(Executable):
                 calls.clear()
             for user in tuple(self._ends):
                 user.end(self.signature.name)
-            self._code.close()
+            self._release()
+
+    def _release(self) -> None:
+        self._code.close()
 
     def on_close(self, user: Ends) -> None:
         """Tell a user of the code, which is not kept alive for it, when the code goes."""
@@ -181,6 +188,33 @@ class CpuExecutable(Executable):
             env[s] = by_name[s.arg.name]
         items = [evaluate(n, env) for n in self.signature.items[phases]]
         return CallRecord(self._functions[phases], items, self.threads, len(self.signature.params), values, packed)
+
+
+class ChosenExecutable(CpuExecutable):
+    """Several executables of one kernel, of which the values of its symbols say which one runs: one with the phases of all, where those of
+    the others have no items. So a choice costs a call some comparisons of words, and whoever runs lists of calls need not know of it."""
+
+    def __init__(self, parts: Sequence[tuple[CpuExecutable, Node]]) -> None:
+        """`parts`: executables of the same parameters and symbols, each with an index of the symbols that is 1 where it is the one, else 0."""
+        every = [e for e, _ in parts]
+        signatures = [e.signature for e in every]
+        items = tuple(make("prod", index, (chosen, n)) for e, chosen in parts for n in e.signature.items)
+        self.parts = tuple(every)
+        self.signature = replace(
+            signatures[0],
+            items=items,
+            scratch=max(s.scratch for s in signatures),
+            work=max(s.work for s in signatures),
+            align=max(s.align for s in signatures),
+            once=0,  # what is packed would be another schedule's at other sizes
+            threads=(),
+        )
+        functions = [f for e in every for f in e._functions]
+        self._ready(functions, max(e.threads for e in every))
+
+    def _release(self) -> None:
+        for e in self.parts:
+            e.close()
 
 
 class CallRecord:

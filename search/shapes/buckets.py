@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...cache.size_tree import Branch, SizeTest, tree_of
 from ...ir.errors import UsageError
+from ...ir.rewriter import resized
 from ...measure.inputs import require_operands
 from ..api import Interrupted, tune
 from ..budget import parse_seconds
@@ -237,8 +239,7 @@ class BucketSearch:
         return [*out, (lo, self.range.hi, division.parts[-1][2])]
 
     def checked(self, lo: int, hi: int, opts: Schedule, cache: Cache, facts: Mapping[str, Any] | None = None) -> Bucket:
-        """Verify a bucket's schedule on its own kernel, at both ends and between, and record it, with more `facts`. A bucket of one size
-        takes what is known of just this size, where that is faster."""
+        """Verify a bucket's schedule on its own kernel, at both ends and between, and record it, with more `facts`."""
         part = self.range.between(lo, hi)
         self.show.phase(f"checking {self.range.name}={lo}..{hi}")
         middle = math.isqrt(lo * hi)
@@ -246,14 +247,10 @@ class BucketSearch:
         state = task.space().legalise(opts)
         given = [state.opts] if state is not None else []
         times = {v: t for (s, v), t in self.times.items() if s == opts and lo <= v <= hi}
-        if part is None:
-            given += remembered(task, cache, 1)
         result = record_given(task, cache, given, self.random_seed, self.show, facts)
         self.counts.update(result.counts)
         if not (result.found and result.confirmed):
             return Bucket(lo, hi, opts, times, False)
-        if part is None:
-            return Bucket(lo, hi, result.opts, {lo: result.t_med or math.inf}, True)
         # of the whole range both ends were verified when they were timed: the code is the same
         for end in sorted({lo, hi} - {middle} - ({v for s, v in self.times if s == result.opts} if part == self.range else set())):
             taken, measured = times_of(self.task(part, end), [result.opts], self.random_seed + 1, self.show)
@@ -370,7 +367,7 @@ def _rescued(search: BucketSearch, cache: Cache, best: Sequence[Schedule]) -> No
     whole = search.task(search.range, math.isqrt(search.range.lo * search.range.hi))
     if best and not remembered(whole, cache, 1):
         search.show.phase("saving the best so far")
-        record_given(whole, cache, best, search.random_seed, search.show, {"buckets": [[search.range.lo, search.range.hi]]})
+        record_given(whole, cache, best, search.random_seed, search.show)
 
 
 def _timed(search: BucketSearch, values: Sequence[int], schedules: Sequence[Schedule], most: int) -> list[int]:
@@ -416,16 +413,17 @@ def _known(search: BucketSearch, whole: KernelTask, cache: Cache, started: float
     """The cache's own division, where each of its parts is verified here."""
     from ...cache.ranking import Standing
     from ...plan import resolve
-    from ...plan.compiled_kernel import divided
+    from ...plan.resolve import measured
+    from ...plan.size_trees import parts_of, symbolic_tree
 
-    _, parts = divided(whole.kernel, whole.key, cache)
+    found = symbolic_tree(whole.kernel, whole.key, cache)
     buckets: list[Bucket] = []
-    for lo, hi in parts:
-        task = search.task(search.range.between(lo, hi), lo)
-        plan = resolve(task.kernel, task.device, task.threads, cache, own_only=True, policy=task.key.policy)
-        if plan.origin != "exact" or plan.standing is not Standing.verified:
+    for _, box, opts in parts_of(whole.kernel, *found) if found is not None else ():
+        part = resized(whole.kernel, box)
+        plan = measured(part, opts, whole.device, whole.threads, cache, whole.key.policy, None)
+        if plan is None or plan.row is None or cache.standing(plan.row) is not Standing.verified:
             return None
-        buckets.append(Bucket(lo, hi, plan.opts, {}, True))
+        buckets.append(Bucket(*box[search.range.name], plan.opts, {}, True))
     general = resolve(whole.kernel, whole.device, whole.threads, cache, own_only=True, policy=whole.key.policy)
     if not buckets or general.origin != "exact":
         return None
@@ -458,7 +456,7 @@ def _concluded(
     search.allowance.held = _checks_s(search, division.parts)
     parts, chosen = search.bucketed(division), single.parts[0][2]
     if len(parts) == 1:  # the bucket is the range
-        kept = [search.checked(*parts[0], cache, {"buckets": [list(parts[0][:2])]})]
+        kept = [search.checked(*parts[0], cache, _facts(search, whole, [(*parts[0], True)]))]
         usable = [b for b in kept if b.confirmed]
         found = bool(usable)
     else:
@@ -466,7 +464,7 @@ def _concluded(
         usable = [b for b in kept if b.confirmed]
         middle = math.isqrt(search.range.lo * search.range.hi)
         search.show.phase("the whole range")
-        bounds = {"buckets": [[b.lo, b.hi] for b in usable]}
+        bounds = _facts(search, whole, [(b.lo, b.hi, b.opts, b.confirmed) for b in kept])
         general = record_given(search.task(search.range, middle), cache, [chosen], search.random_seed, search.show, bounds)
         search.counts.update(general.counts)
         found = general.found
@@ -479,6 +477,17 @@ def _concluded(
     message = f"{failed} of {len(kept)} buckets did not pass their checks and are left to the whole range's schedule" if failed else ""
     message = "; ".join(filter(None, (message, more, search.allowance.said())))
     return _result(search, whole, tuple(kept), chosen, single.loss, losses, started, message, 0 if found else 4)
+
+
+def _facts(search: BucketSearch, whole: KernelTask, parts: Sequence[tuple[int, int, Schedule, bool]]) -> dict[str, Any]:
+    """What the row of the whole range keeps of its parts (first and last size, schedule, whether it was verified)."""
+    from ...plan.size_trees import facts_of
+
+    branch: Branch = len(parts) - 1
+    for i in range(len(parts) - 2, -1, -1):
+        branch = SizeTest((search.range.name,), parts[i][1], i, branch)
+    tree = tree_of({search.range.name: (search.range.lo, search.range.hi)}, branch, [p[2] for p in parts])
+    return facts_of(whole.kernel, {}, symbolic=tree)
 
 
 def _result(

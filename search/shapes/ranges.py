@@ -45,9 +45,11 @@ class SizeRange:
         """The symbolic extent."""
         return sym(self.name, self.lo, self.hi)
 
-    def between(self, lo: int, hi: int) -> SizeRange | None:
-        """A part of it; None where that is a single size."""
-        return SizeRange(self.name, lo, hi) if lo < hi else None
+    def between(self, lo: int, hi: int) -> SizeRange:
+        """A part of it, of at least two sizes."""
+        from ...plan.size_trees import widened
+
+        return SizeRange(self.name, *widened({self.name: (lo, hi)}, {self.name: (self.lo, self.hi)})[self.name])
 
     def values(self, count: int = VALUES) -> list[int]:
         """Up to `count` sizes from end to end, each about as many times larger than the one before: what is drawn uniformly on a

@@ -13,15 +13,13 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from ...ir import index as ix
 from ...ir.errors import UsageError
 from ...measure.inputs import require_operands
+from ...opts.fitted import within
 from ...opts.legality import allowed_sizes, block_sizes, extent_of
 from ...opts.options.axes import cut_into
-from ...opts.registry import OPTIONS
 from ..api import tune
 from ..budget import parse_seconds
 from ..interrupts import Deadline
@@ -44,9 +42,6 @@ if TYPE_CHECKING:
 
 # shared space -----------------------------------------------------------------------------------------------
 # One schedule as each of several shapes has it.
-#
-# A block of 64 cuts nothing from an axis of 7: there the block is the whole axis, and the option is left out. Likewise
-# 16 copies become 4. So a schedule that is good for large shapes need not be given up for the sake of a small one.
 
 
 class SharedSpace:
@@ -111,26 +106,7 @@ class SharedSpace:
         yield from (s for f in dict.fromkeys(found) for s in self.written_out(most, f) if self.legal(s))
 
     def _within(self, shape: int, o: Opt) -> Opt | None:
-        """An option as a shape has room for it: None for a block that is no smaller than its axis, for a single copy, and on an
-        axis of one element, which the kernel may not have."""
-        extent = self._extent(shape, str(o.on))
-        if extent is None:
-            return o
-        if extent == 1 or (OPTIONS[o.op].cuts and o.amount >= extent):
-            return None
-        if not OPTIONS[o.op].copies or o.amount <= extent:
-            return o
-        amount = o.amount
-        while amount > extent:
-            amount //= 2
-        return replace(o, arg=amount) if amount > 1 else None
-
-    def _extent(self, shape: int, name: str) -> int | None:
-        """The largest extent of the axes that an option's place names, whichever nest or phase it means; None of what is no axis."""
-        kernel, family = self.kernels[shape], name if name in self._families else name.split("@")[0].split(".")[0]
-        if family not in self._families:
-            return None
-        return max((ix.upper(a.arg.extent) for a in kernel.families.get(family, ())), default=1)
+        return within(self.kernels[shape], o, self._families)
 
     def _shared_sizes(self) -> list[dict[str, int]]:
         """The sizes of decided blocks, by axis, that every shape allows, where a block is at most its axis there."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...devices import LoopCarry, LoopCopy, LoopWord
+from ...devices.cpu.executable import ChosenExecutable
 from ...ir.dtypes import DType
 from ...ir.node import Node, SymInfo
 from ...ir.node import walk as walk_indices
@@ -187,7 +188,7 @@ def save(
     found: dict[int, FoundKernel],
 ) -> None:
     """Keep what a graph became. `nodes`: by place a node of the graph; `rooms`: bytes of the rooms of loops; `found`: kernels, call by call, those of loops in their places."""
-    if not key:
+    if not key or any(isinstance(k.executable, ChosenExecutable) for k in found.values()):  # (its code is of several kernels)
         return
     number = {id(n): i for i, n in enumerate(walk(outs))}
     kernels = list({id(k): k for k in found.values()}.values())

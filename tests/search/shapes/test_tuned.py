@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tilewright
+from tilewright.devices import BoundCall
 from tilewright.ir import UsageError, sym
 from tilewright.opts.opt import opt
-from tilewright.plan import BucketedKernel, Replay
+from tilewright.plan import Replay
 from tilewright.search import Result
 from tilewright.search.shapes import SizeRange, WeightedShape, buckets, tune_buckets, tune_shapes
 from tilewright.search.shapes import shared_schedule as aggregated
@@ -31,8 +32,8 @@ def test_a_range_in_buckets(short: None, tmp_path: Path, monkeypatch: pytest.Mon
     def cut(times, values, schedules, most):  # type: ignore[no-untyped-def]
         from tilewright.search.shapes.buckets import Division
 
-        chosen = next(s for s in schedules if all((s, v) in times for v in values))
-        parts = ((values[0], values[0], chosen), (values[1], values[1], chosen)) if most > 1 else ((values[0], values[-1], chosen),)
+        works = [s for s in schedules if all((s, v) in times for v in values)]
+        parts = ((values[0], values[0], works[0]), (values[1], values[1], works[1])) if most > 1 else ((values[0], values[-1], works[0]),)
         return Division(parts, 0.0)
 
     monkeypatch.setattr(buckets, "divide", cut)  # where a busy machine would cut is not what is tried
@@ -43,7 +44,7 @@ def test_a_range_in_buckets(short: None, tmp_path: Path, monkeypatch: pytest.Mon
     assert all(b.confirmed for b in result.buckets)
     assert {x.label for x in result.losses} == {"m=1", "m=40"}
     compiled = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": 24, "k": 9}, "float32", threads=1, cache=file)
-    assert isinstance(compiled, BucketedKernel) and [(lo, hi) for lo, hi, _ in compiled.buckets] == [(b.lo, b.hi) for b in result.buckets]
+    assert [p.opts for p in compiled.parts] == [b.opts for b in result.buckets] and len(set(result.buckets[i].opts for i in (0, 1))) == 2
     rng = np.random.default_rng(0)
     b = rng.integers(-4, 4, (9, 24)).astype(np.float32)
     for m in (1, 2, 39, 40):
@@ -54,6 +55,11 @@ def test_a_range_in_buckets(short: None, tmp_path: Path, monkeypatch: pytest.Mon
         np.testing.assert_array_equal(out, a @ b)
         out[:] = 0
         Replay([compiled.bound(a, b, out)])()
+        np.testing.assert_array_equal(out, a @ b)
+    sized = Replay([BoundCall(compiled.executable, (0, b.ctypes.data, 0))], [[(0, 0)], [(0, 2)]], ["m"])
+    for m in (1, 40, 2, 39, 1):
+        a, out = rng.integers(-4, 4, (m, 9)).astype(np.float32), np.zeros((m, 24), np.float32)
+        sized(a.ctypes.data, out.ctypes.data, m)
         np.testing.assert_array_equal(out, a @ b)
     with pytest.raises(UsageError, match="41"):
         compiled(np.ones((41, 9), np.float32), b)

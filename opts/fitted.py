@@ -1,0 +1,64 @@
+"""A schedule of other sizes as a kernel has room for it.
+
+A block of 64 cuts nothing from an axis of 7: there the block is the whole axis, and the option is left out. Likewise 16 copies become 4. So
+a schedule that is good for large shapes need not be given up for the sake of a small one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from ..ir import index as ix
+from ..ir.errors import OptError
+from ..ir.kernel import Kernel
+from ..targets import Target
+from .apply_options import apply
+from .opt import Opt
+from .registry import OPTIONS
+
+
+def within(kernel: Kernel, o: Opt, families: Collection[str]) -> Opt | None:
+    """An option as a kernel has room for it: None for a block that is no smaller than its axis, for a single copy, and on an axis of one
+    element, which the kernel may not have. `families`: of axes that the kernel has at some sizes."""
+    extent = _extent(kernel, str(o.on), families)
+    if extent is None:
+        return o
+    if extent == 1 or (OPTIONS[o.op].cuts and o.amount >= extent):
+        return None
+    if not OPTIONS[o.op].copies or o.amount <= extent:
+        return o
+    amount = o.amount
+    while amount > extent:
+        amount //= 2
+    return replace(o, arg=amount) if amount > 1 else None
+
+
+def _extent(kernel: Kernel, name: str, families: Collection[str]) -> int | None:
+    """The largest extent of the axes that an option's place names, whichever nest or phase it means; None of what is no axis."""
+    family = name if name in families else name.split("@")[0].split(".")[0]
+    if family not in families:
+        return None
+    return max((ix.upper(a.arg.extent) for a in kernel.families.get(family, ())), default=1)
+
+
+def fitted(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, ...]:
+    """A schedule of other sizes as a kernel in normal form has it: the same where it is legal, else without what has no room, and then
+    without whatever is illegal at its turn."""
+    if _legal(kernel, opts, target):
+        return opts
+    there = tuple(f for o in opts if (f := within(kernel, o, kernel.families)) is not None)
+    if _legal(kernel, there, target):
+        return there
+    kept: tuple[Opt, ...] = ()
+    for o in there:
+        if _legal(kernel, (*kept, o), target):
+            kept = (*kept, o)
+    return kept
+
+
+def _legal(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> bool:
+    try:
+        apply(kernel, opts, target)
+    except OptError:
+        return False
+    return True
