@@ -103,10 +103,10 @@ def parse_tree(lines: object, what: str = "the tree of sizes") -> SizeTree:
     """A tree from its lines. Raises CacheError that names the line."""
     if not isinstance(lines, (list, tuple)) or not all(isinstance(x, str) for x in lines):
         raise CacheError(f"{what}: must be a list of lines")
-    return _Reader(lines, what).tree()
+    return _TreeReader(lines, what).tree()
 
 
-class _Reader:
+class _TreeReader:
     """Reads the lines one after the other."""
 
     def __init__(self, lines: Sequence[str], what: str) -> None:
