@@ -22,6 +22,7 @@ from functools import partial
 
 from .body import Fold, Reduce, SumOrder, Value
 from .buffer import load_parts
+from .errors import UsageError
 from .kernel import Kernel
 from .node import MASKED, Node, axes_of, walk
 from .operators import substitute
@@ -42,8 +43,13 @@ def fixed(kernel: Kernel) -> Kernel:
     if kernel.fixed and all(v.expr.order for v in kernel.values.values() if isinstance(v.expr, Reduce) and ordered(v.expr)):
         return kernel
     if kernel not in _DONE:
+        added = [s.buffer.name for s in kernel.stores if s.combine in ("add", "mul") and s.buffer.dtype.is_float]
+        if twice := sorted({name for name in added if added.count(name) > 1}):
+            raise UsageError(
+                f"{kernel.name}: several stores add to {twice[0]} in no order between them, which fixed numerics have no order for: give each an output of its own"
+            )
         body = tuple(
-            replace(item, block=tuple(_with_order(v, lambda _: BLOCK) for v in item.block))
+            replace(item, block=tuple(_in_fold(kernel, item, v) for v in item.block))
             if isinstance(item, Fold)
             else _with_order(item, partial(_order, kernel))
             for item in kernel.body
@@ -55,6 +61,15 @@ def fixed(kernel: Kernel) -> Kernel:
 def ordered(r: Reduce) -> bool:
     """Whether the order of a reduction's elements shows in its result."""
     return r.dtype.is_float and r.combine in ("add", "mul")
+
+
+def _in_fold(kernel: Kernel, fold: Fold, v: Value) -> Value:
+    """A value of a fold's block: a sum along what is folded has the elements of a tile."""
+    along = isinstance(v.expr, Reduce) and ordered(v.expr) and any(a.arg.family == fold.axis.arg.family for a in v.reduce_axes)
+    if along:
+        assert isinstance(v.expr, Reduce)
+        return replace(v, expr=replace(v.expr, order=BLOCK))
+    return _with_order(v, partial(_order, kernel))
 
 
 def _with_order(v: Value, order: Callable[[Reduce], SumOrder]) -> Value:

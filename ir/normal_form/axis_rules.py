@@ -173,12 +173,15 @@ def merge_axes(kernel: Kernel) -> Kernel:
     """The kernel with the first two families merged that can be; itself where none can."""
     tried: set[tuple[str, str]] = set()
     kept = _ordered(kernel) | set(() if kernel.blocks is None else kernel.blocks.axes)  # those are cut one by one
+    sums = {a.arg.family for v in kernel.values.values() if isinstance(v.expr, Reduce) and v.expr.order for a in v.reduce_axes}
     for axes in _nests(kernel):
         for a, b in itertools.pairwise(axes):
             families = (a.arg.family, b.arg.family)
             if families in tried or families[0] == families[1] or kept & set(families) or not isinstance(b.arg.extent, int):
                 continue
             tried.add(families)
+            if families[1] in sums:
+                continue  # partial results are those of the last axis as it was written
             try:
                 return _Merge(kernel, *families).run()
             except _CannotMergeError:

@@ -300,7 +300,8 @@ def _or_nothing(n: Nest, ev: NestEval, guard: Val, value: Val) -> Val:
 def _combined(n: Nest, ev: NestEval, old: Val, asg: Assignment) -> Val:
     """An element of a scatter after one more point: a product is added in one operation."""
     assert n.store is not None and n.store.combine is not None
-    if n.store.combine == "add" and n.expr.op == "mul" and n.expr.dtype.is_float:
+    written = n.store.expr if ev.b.fixed else n.expr  # (what is kept is rounded: a product of fixed numerics is joined where it is written)
+    if n.store.combine == "add" and n.expr.op == "mul" and written.op == "mul" and n.expr.dtype.is_float:
         return ev.b.op("fma", *(ev.value(x, asg) for x in n.expr.src), old)
     return ev.b.op(n.store.combine, _as(ev, ev.value(n.expr, asg), old.dtype), old)
 

@@ -38,6 +38,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     so is `check`: schedules that nobody measured are compared with the reference before the first call answers. `frozen`: tensors from
     outside that it reads, such as weights, keep their contents: schedules may pack them once, at the first call. What is assigned to them
     is still seen (and packed anew); what is written to their memory in other ways, through an array that shares it, may not be.
+    `numerics`: 'fixed' gives the same bits with every schedule, number of threads and level of instructions, and a row the bits that it has
+    in every batch (docs/numerics.md); UsageError where NumPy's own code would compute a float, as for `linalg`.
 
     A call's `out=` names arrays that results go to, one or a tree of them with the results' shapes and types, unless the function has
     an argument of that name. They may lie in the memory of arguments.

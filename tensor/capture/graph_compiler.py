@@ -8,10 +8,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from ...cache.keys import Numerics
 from ...ir import index as ix
 from ...ir.errors import OutOfTimeError
 from ...ir.kernel import Kernel
@@ -19,9 +21,9 @@ from ...ir.rewriter import with_constants, without_aliases
 from ...opts.analysis.structure import contractions
 from ...search.background import BackgroundTuner
 from ...search.parallel_builds import BuildHelpers, BuildPlace
-from ..fusion.call_list import Call, CallList, KernelCall, call_list
+from ..fusion.call_list import NUMERICS, Call, CallList, KernelCall, call_list
 from ..graph.index_checks import check_of
-from ..graph.nodes import interned_in, walk
+from ..graph.nodes import TensorNode, interned_in, walk
 from ..running.observers import WATCH, timed
 from ..running.pools import rooms_of
 from ..running.realise import detached
@@ -135,7 +137,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         with interned_in({}):  # nodes of its own: the constants of others may have memory
             outs, leaves = detached([*graph.outs, *graph.effects, *check_of([*graph.outs, *graph.effects])])
         sources = [graph.leaves[id(n)] for n in leaves]
-        key = warm.key_of_graph(outs, graph, sources, donated, place, options.frozen)
+        key = warm.key_of_graph(outs, graph, sources, donated, place, options)
         found = None if options.checks else warm.load(key, place, outs, graph)
     if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
         plan, linked, kernels, nodes, rooms = found
@@ -145,7 +147,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     with BuildHelpers(place) as helpers, without_collections():
         helpers.expect(len({n.shape for n in walk(outs) if n.src}) // 2)  # kernels that differ make arrays that do, as a rule
         with timed("graph", name):
-            made = call_list(outs) if outs else CallList([], 0, [], ())
+            made = copy_context().run(_listed, outs, options.numerics) if outs else CallList([], 0, [], ())
         by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
         handles = rooms_of(graph.device) is not None
         loops = placed_loops(made.calls, graph.device, handles)
@@ -158,7 +160,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place) for k in kernels}
         by_call = {i: changed[id(k)] for i, k in by_call.items()}
         kernels = [changed[id(k)] for k in kernels]
-        key = warm.key_of_graph(outs, graph, sources, donated, place, options.frozen)
+        key = warm.key_of_graph(outs, graph, sources, donated, place, options)
     executables = iter([by_call[i].executable for i in range(len(every))])
     linked = linked_calls(calls, loops, graph.device, len(made.nodes), executables)
     rooms = list(rooms_for(loops).values())
@@ -169,6 +171,11 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     if options.tune == "background":
         program.tuner = tune_in_background(program, place, options)
     return program
+
+
+def _listed(outs: Sequence[TensorNode], numerics: Numerics) -> CallList:
+    NUMERICS.set(numerics)
+    return call_list(outs)
 
 
 # frozen weights -------------------------------------------------------------------------------------------------------

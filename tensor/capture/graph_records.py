@@ -28,6 +28,7 @@ from ..graph.primitives import cast
 from ..graph.symbolic_sizes import SymbolicSize
 from .call_sequence import LinkedCall, LinkedLoop
 from .capture import ArraySource, CapturedGraph
+from .jit_options import JitOptions
 from .kernel_lookup import FoundKernel
 from .loop_memory import LoopFrame
 from .memory_plan import MemoryPlan, PlacedCalls, Spot, StatePlan
@@ -158,7 +159,7 @@ def key_of_graph(
     sources: Sequence[ArraySource],
     donated: frozenset[int],
     place: BuildPlace,
-    frozen: bool,
+    options: JitOptions,
 ) -> str:
     """Where the record of a detached graph is, or an empty text where none can be."""
     text = graph_text(outs)
@@ -168,7 +169,20 @@ def key_of_graph(
     use = [(s.kind, s.place) for s in sources], [(r.kind, r.place) for r in graph.results], [(s.kind, s.place, s.new) for s in graph.states]
     slots = [(n.shape, n.dtype.name, str(n.arg.range)) for n in graph.slots]
     target = f"{place.device.name} {place.device.target.key} {place.threads} {place.device.compiler_id()}"
-    parts = VERSION, code_version(), target, stamp, use, slots, graph.symbols, sorted(donated), frozen, graph.device, text
+    parts = (
+        VERSION,
+        code_version(),
+        target,
+        stamp,
+        use,
+        slots,
+        graph.symbols,
+        sorted(donated),
+        options.frozen,
+        options.numerics,
+        graph.device,
+        text,
+    )
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

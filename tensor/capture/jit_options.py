@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, get_args
 
+from ...cache.keys import Numerics
 from ...ir import argument_checks
 from ...ir.errors import UsageError
 from ...plan.first_use_check import wanted
@@ -31,6 +32,7 @@ class JitSettings(TypedDict, total=False):
     budget: float | str | None
     symbols: Mapping[str, Any]
     check: bool | None
+    numerics: Numerics
     frozen: bool
     numpy: bool
 
@@ -49,6 +51,7 @@ class JitOptions:
     parameters: tuple[str, ...] = ()
     symbols: Mapping[str, Any] = field(default_factory=dict)
     check: bool | None = None
+    numerics: Numerics = "free"
     frozen: bool = False
     numpy: bool = False
 
@@ -60,6 +63,7 @@ class JitOptions:
     def __post_init__(self) -> None:
         argument_checks.one_of("jit", "tune", self.tune, MODES)
         argument_checks.one_of("jit", "shapes", self.shapes, SHAPES)
+        argument_checks.one_of("jit", "numerics", self.numerics, get_args(Numerics))
         argument_checks.check("jit", donate=self.donate, threads=self.threads, cache=self.cache, symbols=self.symbols, budget=self.budget)
         if not isinstance(self.frozen, bool):
             raise UsageError(f"jit(frozen={self.frozen!r}): say True where tensors from outside keep their contents, or False")

@@ -8,12 +8,15 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...cache.keys import Numerics
 from ...ir import index as ix
 from ...ir.checks.written_once import written_whole
-from ...ir.errors import InternalError
+from ...ir.errors import InternalError, UsageError
+from ...ir.fixed_sums import fixed
 from ...ir.kernel import Kernel
 from ...ir.node import Node, as_node, const
 from ...ir.normal_form import tidy
@@ -55,6 +58,11 @@ class KeptKernel:
     outputs: tuple[int, ...]
 
 
+NUMERICS: ContextVar[Numerics] = ContextVar("numerics", default="free")
+"""Of the kernels that are made: 'fixed' gives each sum its order, as it was pulled."""
+ORDERED = frozenset({"sort", "argsort", "searchsorted", "nextafter", "isin"})
+"""NumPy's code that adds nothing, and has no functions whose last bits may differ."""
+
 _kept: OrderedDict[tuple[Any, ...], KeptKernel] = OrderedDict()
 _lock = threading.Lock()
 
@@ -67,7 +75,7 @@ def kernel_of(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan
     number = {id(n): i for i, n in enumerate(nodes)}
     types = tuple(sorted((number[i], t.name) for i, t in plan.kept.items() if i in number))
     cut = tuple(sorted((number[i], s) for i, s in plan.splits.items() if i in number))
-    key = (*_key(group, nodes, number, stored, plan), types, cut)
+    key = (*_key(group, nodes, number, stored, plan), types, cut, NUMERICS.get())
     with _lock:
         found = _kept.get(key)
         if found is not None:
@@ -85,13 +93,16 @@ def kernel_of(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan
 
 def _made(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan, number: Mapping[int, int]) -> KeptKernel:
     pulled = pull(group.roots, stored, group.head is not None and not group.folded, plan)
-    kernel: Kernel | NoFold = pulled.kernel
+    exact = NUMERICS.get() == "fixed"
+    kernel: Kernel | NoFold = fixed(pulled.kernel) if exact else pulled.kernel
     if group.folded and isinstance(kernel, Kernel):
         kernel = online(kernel, products=True)
     elif group.head is None and isinstance(kernel, Kernel) and compares(kernel):
         kernel = online(kernel) or kernel  # argmax in one pass; where there is no fold, several are as good
     inputs, outputs = (tuple(number[id(n)] for n in ns) for ns in (pulled.inputs, pulled.outputs))
-    return KeptKernel(tidy(kernel) if isinstance(kernel, Kernel) else kernel, inputs, outputs)
+    if isinstance(kernel, Kernel):
+        kernel = fixed(tidy(kernel)) if exact else tidy(kernel)
+    return KeptKernel(kernel, inputs, outputs)
 
 
 def _key(
@@ -309,6 +320,15 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
             return found
 
 
+def _check_numerics(n: TensorNode) -> None:
+    """Raise UsageError where NumPy's code would add in an order that nobody fixed."""
+    if NUMERICS.get() == "fixed" and n.dtype.is_float and n.arg.name not in ORDERED:
+        raise UsageError(
+            f'jit(numerics="fixed"): {n.arg.name} is NumPy\'s own code, whose last bits nobody fixes; call it outside of the function, or '
+            "take free numerics"
+        )
+
+
 def _given(n: TensorNode, behind: Mapping[int, TensorNode]) -> TensorNode:
     """The node of the given graph that a stored node stands for: it, or its source where it is kept in a wider type."""
     return behind.get(id(n)) or (cast(behind[id(n.src[0])], n.dtype) if n.op == "cast" and id(n.src[0]) in behind else n)
@@ -340,6 +360,7 @@ def _listed(
         elif m is None and group.roots[0].op == "kernel":
             calls.append(_own_call(group, place, rules))
         elif m is None:
+            _check_numerics(group.roots[0])
             calls.append(NumpyCall(group.roots[0].arg, inputs, outputs, *why))
         else:
             calls.append(KernelCall(m.kernel, inputs, outputs, *why, bool(group.folded)))
