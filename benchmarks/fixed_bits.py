@@ -27,7 +27,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, short
-from tilewright.plan import best
+from tilewright.plan import CompiledKernel, Plan, compile, key_of
 from tilewright.search.space import OptEngine, Space, mutate
 from tilewright.targets import named
 
@@ -113,13 +113,16 @@ def bits(array: np.ndarray) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
 
-def run(case: Case, kernel: Kernel, opts: Any, arrays: dict[str, np.ndarray], batch: int, threads: int) -> dict[str, np.ndarray]:
-    """Outputs of a schedule on this machine."""
-    made = best(kernel, opts=opts, threads=threads)
+def run(case: Case, kernel: Kernel, opts: Any, arrays: dict[str, np.ndarray], batch: int) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    """Outputs of a schedule on this machine, with one and with two threads."""
+    device = get("cpu")
+    built = compile(normalise(kernel), opts, device)
     given = [part(case, b.name, arrays[b.name], batch) for b in kernel.inputs]
-    out = made(*given)
-    outs = out if isinstance(out, tuple) else (out,)
-    return {b.name: np.asarray(o) for b, o in zip(kernel.outputs, outs, strict=True)}
+    for threads in (1, 2):
+        plan = Plan(opts, "given", None, key_of(kernel, device, threads))
+        out = CompiledKernel(kernel, plan, built, device.load(built.obj, built.signature, threads))(*given)
+        outs = out if isinstance(out, tuple) else (out,)
+        yield threads, {b.name: np.asarray(o) for b, o in zip(kernel.outputs, outs, strict=True)}
 
 
 def by_qemu(case: Case, kernel: Kernel, opts: Any, arrays: dict[str, np.ndarray], batch: int) -> dict[str, np.ndarray]:
@@ -152,7 +155,7 @@ def levels() -> list[str]:
 def check(case: Case, dtype: str, count: int, qemu: int) -> dict[str, Any]:
     """How many results were compared, how many differed, and the first that did."""
     arrays = inputs(case, dtype)
-    compared, wrong, refused = 0, [], {}
+    compared, wrong, refused = 0, list[str](), dict[str, str]()
     want: dict[str, np.ndarray] = {}
     for level in (*levels(), *(("neon",) if qemu else ())):
         if level != "neon":
@@ -165,21 +168,23 @@ def check(case: Case, dtype: str, count: int, qemu: int) -> dict[str, Any]:
             for number, opts in enumerate(schedules(normalise(kernel), target, share, batch)):
                 if number >= share:
                     break
-                for threads in (1,) if level == "neon" else (1, 2):
-                    try:
-                        if level == "neon":
-                            found = by_qemu(case, kernel, opts, arrays, batch)
-                        else:
-                            found = run(case, kernel, opts, arrays, batch, threads)
-                    except (OptError, BuildError) as e:
-                        refused.setdefault(level, str(e))
-                        continue
-                    if not want:
-                        whole = fixed(case.make(BATCHES[-1], dtype))
-                        want = run(case, whole, (), arrays, BATCHES[-1], 1)
+                try:
+                    if level == "neon":
+                        results = [(1, by_qemu(case, kernel, opts, arrays, batch))]
+                    else:
+                        results = list(run(case, kernel, opts, arrays, batch))
+                except (OptError, BuildError) as e:
+                    refused.setdefault(level, str(e))
+                    if not opts:
+                        break
+                    continue
+                if not want:
+                    whole = fixed(case.make(BATCHES[-1], dtype))
+                    want = next(run(case, whole, (), arrays, BATCHES[-1]))[1]
+                for threads, found in results:
                     for name, value in found.items():
                         compared += 1
-                        if bits(value) != bits(part(case, name, want[name], batch)):
+                        if bits(value) != bits(part(case, name, want[name], batch).reshape(value.shape)):
                             wrong.append(f"{level} batch {batch} threads {threads}: {short(opts) or '(none)'}: {name}")
     return {"case": case.name, "dtype": dtype, "compared": compared, "different": len(wrong), "first": wrong[:8], "refused": refused}
 

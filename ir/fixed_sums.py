@@ -30,7 +30,7 @@ from .operators import substitute
 ROW_BYTES = 256
 """Bytes of the partial results of a sum along rows."""
 PRODUCTS = SumOrder(1, 256, 256)
-COLUMNS = SumOrder(1, 32, 16)
+COLUMNS = SumOrder(1, 32, 32)
 BLOCK = SumOrder(1, 0, 0)
 TILE = 64
 """Elements of a fold's tile."""

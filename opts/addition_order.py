@@ -116,7 +116,7 @@ def cuts(s: Loops, n: Nest) -> Cuts:
         raise OptError(
             f"{n.name}: {memory[-1].name} runs outside {loops[last].name}, where partial results would be added up too early for fixed numerics"
         )
-    for a, ends in _ends(n):
+    for a, ends in chain_ends(n):
         mine = [p for p in loops if p.axis is a and p.kind != "fold"]
         for end in ends:
             at = next((p for p in mine if p.stride <= end), None)
@@ -135,7 +135,7 @@ def cuts(s: Loops, n: Nest) -> Cuts:
     return Cuts(found, anew)
 
 
-def _ends(n: Nest) -> Iterator[tuple[Node, list[int]]]:
+def chain_ends(n: Nest) -> Iterator[tuple[Node, list[int]]]:
     """Of each axis in which chains end, after how many elements they do, from short chains to chains of chains."""
     order = order_of(n)
     assert order is not None

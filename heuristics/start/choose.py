@@ -33,6 +33,8 @@ from .register_tiles import tiny_copies
 from .row_schedules import better_lanes
 from .start_rule import EXACT, Numbers, StartFacts, Template
 from .start_rules import (
+    ALONG_ROWS,
+    COLUMN_CHAINS,
     CONTRACTIONS,
     CPU_RULES,
     CPU_TEMPLATES,
@@ -131,7 +133,7 @@ def _ranked(f: StartFacts, phase: bool) -> Iterable[Opts]:
     if main is not None:
         best = list(CONTRACTIONS.guesses(f))
         if any(extent(a) > 1 for a in main.rows) and extent(main.lane) >= f.target.lanes(main.nest.expr.dtype):
-            yield from trials.ranked([*best, *ROWS_AGAINST_ROWS.guesses(f)])[: len(best)]
+            yield from trials.ranked([*best, *ROWS_AGAINST_ROWS.guesses(f), *ALONG_ROWS.guesses(f)])[: len(best)]
         else:  # each operand is used for one row of results, or by less than a vector of them, so it is a row kernel as much
             plain |= {o: trials.seconds(o) for o in best}
     # (steps first: they are taken where the model sees no difference)
@@ -143,6 +145,8 @@ def _ranked(f: StartFacts, phase: bool) -> Iterable[Opts]:
     if not transposed and not phase:
         yield from better_lanes(trials, plain, trials.ranked(EACH_AXIS.guesses(f)))
     plain |= dict.fromkeys(transposed, 0.0)  # tiles in scratch beat strided accesses whatever the width
+    chains_of_columns = map(trials.legal, COLUMN_CHAINS.guesses(f))
+    plain |= {o: 0.0 for o in chains_of_columns if o is not None}  # (the model knows nothing of chains that end in every row)
     yield from sorted(plain, key=plain.__getitem__)
 
 
@@ -252,7 +256,7 @@ def _ask_rules(choice: _Choice) -> None:
         return
     main = f.main
     if main is not None and any(extent(a) > 1 for a in main.rows):
-        against = next(ROWS_AGAINST_ROWS.guesses(f), None)
+        against = next(chain(ROWS_AGAINST_ROWS.guesses(f), ALONG_ROWS.guesses(f)), None)
         if against is not None:  # beside the contraction's own: where the sum is one of blocks, say, nothing else is near it
             choice.most += choice.ask(against) is not None
         ask_contractions(choice.trials, main, choice.ask)

@@ -13,6 +13,7 @@ from .gpu.thread_folds import GridChains, ThreadFolds
 from .gpu.thread_products import ThreadProducts
 from .gpu.thread_rows import ThreadColumns, ThreadCopies, ThreadPoints, ThreadRows, ThreadTransposed
 from .neighbour_groups import InterleavedSums, NeighbourGroups, ResultsOfGroups, SumsOfGroups
+from .ordered_sums import ColumnsInChains, ProductsAlongRows
 from .ragged_rows import RaggedRows
 from .register_tiles import NeighbouringRows, ReusedReads, TinyAxes
 from .residue_classes import ResidueClasses
@@ -29,6 +30,7 @@ from .weighted_folds import WeightedFolds
 GROUPS, FOLDS, CONTRACTIONS, ROWS = NeighbourGroups(), WeightedFolds(), Contractions(), Rows()
 ROWS_AGAINST_ROWS, REUSED_READS, UNROLLED_STEPS = RowsAgainstRows(), ReusedReads(), UnrolledSteps()
 EACH_AXIS, TRANSPOSED, RESIDUES = EachAxis(), Transposed(), ResidueClasses()
+ALONG_ROWS, COLUMN_CHAINS = ProductsAlongRows(), ColumnsInChains()
 
 SPECIAL: tuple[StartRule, ...] = (
     OwnedRows(),
@@ -52,6 +54,8 @@ SPECIAL: tuple[StartRule, ...] = (
     InterleavedSums(),
     ScaledGroups(),
     ROWS_AGAINST_ROWS,
+    ALONG_ROWS,
+    COLUMN_CHAINS,
     StencilChains(),
     NeighbouringRows(),
 )

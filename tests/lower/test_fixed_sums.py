@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tilewright import KernelBuilder, named_kernels
 from tilewright.interp import run
-from tilewright.ir.errors import OptError
+from tilewright.ir.errors import OptError, UsageError
 from tilewright.ir.fixed_sums import fixed
 from tilewright.ir.functions import exp, sqrt
 from tilewright.ir.kernel import Kernel
@@ -87,3 +87,71 @@ def test_processors_without_fma_are_refused_by_name() -> None:
         lower(apply(kernel, (), named("v2")))
     rows = normalise(fixed(KERNELS["sum_rows"]()))
     assert outputs(rows, (), "v2") == outputs(rows, parse("Um2"), "v4")
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt"])
+def test_one_row_or_column_has_the_bits_that_it_has_among_many(layout: str) -> None:
+    """Axes of one element are dropped: a product with one column is no product along rows for that."""
+    name, rng = "matmul" if layout == "nn" else "matmul_nt", np.random.default_rng(2)
+    a, b = rng.normal(size=(5, 530)).astype("float32"), rng.normal(size=(530, 5)).astype("float32")
+
+    def product(m: int, n: int) -> np.ndarray:
+        kernel = normalise(fixed(named_kernels.make(name, {"m": m, "n": n, "k": 530}, "float32")))
+        second = b[:, :n] if layout == "nn" else b[:, :n].T
+        out = np.zeros(m * n, "float32")
+        given = [np.ascontiguousarray(x).reshape(p.shape) for x, p in zip((a[:m], second), kernel.inputs, strict=True)]
+        run(lower(apply(kernel, (), named("v3"))), [*given, out.reshape(kernel.outputs[0].shape)])
+        return out.reshape(m, n)
+
+    whole = product(5, 5)
+    for m, n in ((1, 5), (5, 1), (1, 1), (2, 3)):
+        assert product(m, n).tobytes() == whole[:m, :n].tobytes(), (m, n)
+
+
+def test_sums_over_two_axes_do_not_merge_where_one_channel_is_left() -> None:
+    def summed(c: int) -> Kernel:
+        kb = KernelBuilder("channel_sums")
+        i, j, k = kb.axis("i", 6), kb.axis("j", c), kb.axis("k", 40)
+        x = kb.input("x", (6, c, 40), "float32")
+        kb.store("y", "float32", (c,), (j,), kb.sum("s", j, (i, k), x[i, j, k])[j])
+        return fixed(kb.build())
+
+    x = np.random.default_rng(4).normal(size=(6, 3, 40)).astype("float32")
+    found = []
+    for c in (1, 3):
+        kernel, out = normalise(summed(c)), np.zeros(c, "float32")
+        given = np.ascontiguousarray(x[:, :c]).reshape(kernel.inputs[0].shape)
+        run(lower(apply(kernel, (), named("v4"))), [given, out.reshape(kernel.outputs[0].shape)])
+        found.append(out[0].tobytes())
+    assert found[0] == found[1]
+
+
+def test_a_product_that_is_kept_is_rounded_in_every_schedule() -> None:
+    """Whether a product is joined with its sum is the kernel's, not that of whoever keeps it."""
+    kb = KernelBuilder("kept_product")
+    i, j = kb.axis("i", 4), kb.axis("j", 90)
+    x, w = kb.input("x", (4, 90), "float32"), kb.input("w", (90,), "float32")
+    p = kb.value("p", (i, j), x[i, j] * w[j])
+    kb.store("y", "float32", (4,), (i,), kb.sum("s", i, j, p[i, j])[i])
+    kernel = normalise(fixed(kb.build()))
+    want = outputs(kernel, (), "v4")
+    tried = 0
+    for opts in ([["STAGE", "p", {"at": "i"}]], [["PHASE", "p"]], [["UPCAST", "i", 4]]):
+        try:
+            given = parse(opts)
+            apply(kernel, given, named("v3"))
+        except OptError:
+            continue
+        tried += 1
+        assert outputs(kernel, given, "v3") == want, opts
+    assert tried >= 2
+
+
+def test_several_stores_that_add_to_one_output_are_refused_by_name() -> None:
+    kb = KernelBuilder("twice")
+    i = kb.axis("i", 9)
+    x, ids = kb.input("x", (9,), "float32"), kb.input("ids", (9,), "int32", range=(0, 3))
+    for _ in range(2):
+        kb.store("y", "float32", (4,), (cast(ids[i], index),), x[i], combine="add")
+    with pytest.raises(UsageError, match="an output of its own"):
+        fixed(kb.build())
