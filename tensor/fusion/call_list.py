@@ -376,6 +376,8 @@ def _own_call(group: Group, place: Mapping[int, Place], rules: Mapping[int, P.Ru
     own: OwnKernel = roots[0].arg.own
     inputs, outputs = (tuple(place[_memory(n)] for n in ns) for ns in (roots[0].src, roots))
     kernel = own.only([n.arg.at for n in roots])
+    if NUMERICS.get() == "fixed":
+        kernel = fixed(kernel)
     return KernelCall(kernel, inputs, outputs, tuple(roots), tuple(rules[id(n)] for n in roots))
 
 

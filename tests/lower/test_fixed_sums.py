@@ -152,6 +152,6 @@ def test_several_stores_that_add_to_one_output_are_refused_by_name() -> None:
     i = kb.axis("i", 9)
     x, ids = kb.input("x", (9,), "float32"), kb.input("ids", (9,), "int32", range=(0, 3))
     for _ in range(2):
-        kb.store("y", "float32", (4,), (cast(ids[i], index),), x[i], combine="add")
+        kb.store("y", "float32", (4,), (i,), x[i], (ids[i],), combine="add")
     with pytest.raises(UsageError, match="an output of its own"):
         fixed(kb.build())
