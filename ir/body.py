@@ -243,6 +243,13 @@ class KernelBody:
 
 COMBINE = "tuple"
 """What `Scan.combine` says of a scan of tuples."""
+STEPS = "steps"
+"""What it says of one whose rule is no more than a step: (state, element) → state. Such a scan has one order."""
+
+
+def in_steps(v: Value | None) -> bool:
+    """Whether a value is a recurrence: no part of it is known before what comes before is."""
+    return v is not None and isinstance(v.expr, Scan) and v.expr.combine == STEPS
 
 
 @dataclass(frozen=True, slots=True)

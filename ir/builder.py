@@ -8,7 +8,23 @@ from dataclasses import dataclass
 from . import builder_arguments as given
 from . import index as ix
 from . import node as N
-from .body import BITWISE, COMBINE, COMBINES, Combine, Fold, Monoid, Reduce, Scan, Store, TupleScan, Value, identity, sides, values_of
+from .body import (
+    BITWISE,
+    COMBINE,
+    COMBINES,
+    STEPS,
+    Combine,
+    Fold,
+    Monoid,
+    Reduce,
+    Scan,
+    Store,
+    TupleScan,
+    Value,
+    identity,
+    sides,
+    values_of,
+)
 from .buffer import Buffer, Extent, load, load_parts
 from .checks.access_bounds import largest
 from .checks.misuse import mask_of
@@ -320,6 +336,56 @@ class KernelBuilder:
         self._body += found
         return tuple(found)
 
+    def recurrence(
+        self,
+        names: Sequence[str],
+        axes: Sequence[Node],
+        along: Node,
+        start: Sequence[Expr],
+        step: Callable[..., Node | Sequence[Node]],
+        dtype: DTypeLike | Sequence[DTypeLike] = "float32",
+    ) -> tuple[Value, ...]:
+        """What a state is after each step along one of `axes`, where nothing but a step follows from a step: a value for each part of the state.
+
+        `start` is the state before the first step (numbers, or elements that do not depend on `along`), and `step(*state)` the state after the
+        step at a point, of the state before and of whatever is known at the point. `dtype`: of all parts, or of each. A filter with feedback:
+
+            y, _ = kb.recurrence(("y", "before"), (i, t), t, (0.0, 0.0), lambda y, z: (x[i, t] + a * y + b * z, y))
+
+        The other axes are batches: they have lanes and threads. A step after another is slow where there are none; a linear recurrence is
+        faster as an `associative_scan`. Raises KernelError where the step reads an array at a place that the state says."""
+        called = [given.name("a recurrence", n) for n in given.each("the names of a recurrence", names)]
+        what = f"recurrence {', '.join(called)}"
+        bound, axis = given.axes(what, axes), given.one_axis(what, along)
+        kinds = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * len(called)
+        begin = given.each(f"the start of {what}", start)
+        if not len(called) == len(kinds) == len(begin):
+            raise KernelError(f"{what}: {len(called)} names, {len(begin)} starts, {len(kinds)} types; give as many of each")
+        types = [given.element_type(what, k).compute for k in kinds]
+        before, _ = sides(types)
+        known = [N.const(x, t) if not isinstance(x, Node) or x.op == "const" else cast(x, t) for x, t in zip(begin, types, strict=True)]
+        late = next((x for x in known if axis in N.axes_of(x)), None)
+        if late is not None:
+            raise KernelError(f"{what} begins with {late!r}, which depends on {axis!r}: the start is before all steps")
+        first = axis.eq(0)
+        old = [b if k.op == "const" else where(first, k, b) for b, k in zip(before, known, strict=True)]
+        made = step(*old)
+        new = [given.expression(f"the step of {what}", m) for m in ((made,) if isinstance(made, Node) else made)]
+        if len(new) != len(types):
+            raise KernelError(f"{what}: the step gives {len(new)} parts of a state of {len(types)}")
+        new = [given.of_type(f"part {k} of the step of {what}", m, t) for k, (m, t) in enumerate(zip(new, types, strict=True))]
+        inputs = _without_state(what, new)
+        every = [*types, *(n.dtype for n in inputs)]
+        _, after = sides(every)
+        table = dict(zip(inputs, after[len(types) :], strict=True))
+        merge = (*(substitute(m, table) for m in new), *after[len(types) :])
+        elements = (*(N.const(0, t) for t in types), *inputs)
+        identity = (*(k if k.op == "const" else N.const(0, k.dtype) for k in known), *(N.const(0, n.dtype) for n in inputs))
+        scans = [TupleScan(elements, identity, merge, k) for k in range(len(types))]
+        found = [Value(n, bound, Scan(STEPS, axis, s.node, t), t) for n, s, t in zip(called, scans, types, strict=True)]
+        self._body += found
+        return tuple(found)
+
     def fold(
         self,
         name: str,
@@ -445,6 +511,24 @@ class KernelBuilder:
     def _add(self, v: Value) -> Value:
         self._body.append(v.bits if isinstance(v, Conditions) else v)
         return v
+
+
+def _without_state(what: str, roots: Sequence[Node]) -> list[Node]:
+    """The largest expressions in the steps of a recurrence that do not depend on the state."""
+    states = {n for n in walk(*roots) if n.op == "arg"}
+    for n in walk(*roots):
+        if any(s in states for s in n.src):
+            if n.op in ("load", "ref", MASKED):
+                raise KernelError(
+                    f"{what}: the step reads {n!r} at a place that the state says; read all that a step may need, and choose with where()"
+                )
+            states.add(n)
+    found: dict[Node, None] = {}
+    for n in walk(*roots):
+        if n in states:
+            found.update((s, None) for s in n.src if s not in states and s.op != "const")
+    found.update((r, None) for r in roots if r not in states and r.op != "const")
+    return list(found)
 
 
 # conditions -----------------------------------------------------------------------------------------------------------

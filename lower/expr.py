@@ -42,14 +42,14 @@ def lanes_of(low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> Vectors:
 
 
 def terms(rule: Sequence[Node]) -> frozenset[Node]:
-    """The products of floats in the rule of a scan that are a term of one sum and of nothing else, the other term being none: what a
-    state was times a factor, and what is added to it."""
+    """The products of floats in the rule of a scan that are a term of one sum or difference and of nothing else, the other term being none:
+    what a state was times a factor, and what is added to it."""
     uses = Counter(rule)
     for n in walk(*rule):
         uses.update(n.src)
     found = set()
     for n in walk(*rule):
-        if n.op == "add" and n.dtype.is_float:
+        if n.op in ("add", "sub") and n.dtype.is_float:
             products = [s for s in n.src if s.op == "mul"]
             found |= {p for p in products if len(products) == 1 and uses[p] == 1}
     return frozenset(found)
@@ -151,6 +151,12 @@ class NestEval(MemoryAccess):
         if op == "add" and not self._joined.isdisjoint(node.src):
             x, y = node.src if node.src[1] in self._joined else node.src[::-1]
             return b.op("fma", *(self.value(s, asg) for s in y.src), self.value(x, asg))
+        if op == "sub" and not self._joined.isdisjoint(node.src):
+            x, y = node.src
+            if y in self._joined:
+                p, q = (self.value(s, asg) for s in y.src)
+                return b.op("fma", b.op("neg", p), q, self.value(x, asg))
+            return b.op("fma", *(self.value(s, asg) for s in x.src), b.op("neg", self.value(y, asg)))
         if op in shortcuts.KINDS and b.expand:
             found = shortcuts.KINDS[op](b, node, lambda n: self.value(n, asg))
             if found is not None:

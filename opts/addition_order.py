@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..ir import index as ix
-from ..ir.body import Fold, Reduce, Scan, SumOrder
+from ..ir.body import Fold, Reduce, Scan, SumOrder, in_steps
 from ..ir.errors import OptError
 from ..ir.fixed_sums import TILE, ordered
 from ..ir.kernel import Kernel
@@ -43,8 +43,9 @@ def partials(kernel: Kernel) -> dict[Node, int]:
 
 
 def in_order(kernel: Kernel) -> set[Node]:
-    """The axes along which results depend on the order: all that are reduced or scanned along, or (fixed) those of scans of floats."""
-    scans = [(v.expr.axis, v.expr) for v in kernel.values.values() if isinstance(v.expr, Scan)]
+    """The axes along which results depend on the order: all that are reduced or scanned along, or (fixed) those of scans of floats. (A
+    recurrence has one order, and no option gives it another.)"""
+    scans = [(v.expr.axis, v.expr) for v in kernel.values.values() if isinstance(v.expr, Scan) and not in_steps(v)]
     if kernel.fixed:
         return {a for a, e in scans if e.dtype.is_float and e.combine not in ("max", "min")}
     return {a for a, _ in scans} | {a for v in kernel.values.values() for a in v.reduce_axes}

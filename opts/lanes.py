@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..ir.body import Store
+from ..ir.body import Scan, Store, in_steps
 from ..ir.buffer import load_parts
 from ..ir.node import Node, axes_of, walk
 from .access import GROUP_ROW, deinterleaved_step, dense, interleaved_step, stride
@@ -86,7 +86,8 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
         return Vectors(regs, lane, min(s.width, lane.trips & -lane.trips))
     exprs = list(exprs)
     best, top = Vectors(regs), 0.0
-    wide = [(p, width) for p in regs if p.kind == "upcast" and (width := min(s.width, p.trips & -p.trips)) >= 2]
+    ordered = nest.value.expr.axis if nest.value is not None and isinstance(nest.value.expr, Scan) and in_steps(nest.value) else None
+    wide = [(p, n) for p in regs if p.kind == "upcast" and p.axis is not ordered and (n := min(s.width, p.trips & -p.trips)) >= 2]
     reads = [n for n in walk(*exprs) if n.op in ("load", "ref")] if wide else []
     scores = {p: _score(s, nest, p, exprs, reads, held) for p, _ in wide}
     if wide and max(scores.values()) <= 0.0:

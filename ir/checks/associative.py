@@ -27,7 +27,7 @@ def check_associative(what: str, scan: TupleScan) -> None:
     if all(failed):
         raise KernelError(
             f"{what}: {failed[0]}. A scan may combine neighbours first, so the rule must be associative; a recurrence that is not has no other "
-            "order than one step after the other, which no kernel has: rewrite it over tuples (such as (a, b) for h = a·h + b)"
+            "order than one step after the other: write it over tuples (such as (a, b) for h = a·h + b), or as kb.recurrence"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import index as ix
-from ..body import Fold, Reduce, Scan, TupleScan, Value, names, tuple_scan
+from ..body import Fold, Reduce, Scan, TupleScan, Value, in_steps, names, tuple_scan
 from ..dtypes import DType
 from ..node import Node, axes_of, walk
 from .algebra import Array, Quantity
@@ -48,7 +48,7 @@ def _components(env: Env, v: Value, spans: tuple[Span, ...], position: int, scan
     elements = [env.algebra.map(c.eval(e), lambda x: np.array(np.broadcast_to(x, c.shape))) for e in scan.elements]
     run = _ScanRun(env, v, spans, position, scan)
     ordered = run.in_order(elements)
-    return elements, ordered, run.by_doubling(elements) if isinstance(ordered[0], (Pair, Kind)) else None
+    return elements, ordered, run.by_doubling(elements) if isinstance(ordered[0], (Pair, Kind)) and not in_steps(v) else None
 
 
 class _ScanRun:
@@ -110,7 +110,7 @@ class _ScanRun:
         random signs, are about as large as √n of one sign.)"""
         if not self.length:
             return [self._cut(e, 0, 0) for e in elements]
-        block = self.length if self.length <= LONG else isqrt(self.length)
+        block = self.length if self.length <= LONG or in_steps(self.v) else isqrt(self.length)
         count = -(-self.length // block)
         if extra := count * block - self.length:
             elements = [self._joined([e, s]) for e, s in zip(elements, self._start(extra), strict=True)]

@@ -133,8 +133,7 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
         if s.kind == "reduction" and s.axis is not None and ("UPCAST", f"{s.axis.arg.name}.s") not in near.taken:
             yield from ((opt("UPCAST", f"{s.axis.arg.name}.s", n),) for n in TOGETHER)
     if "scan" not in kinds:
-        along = (a for a in kernel.axes if a in scanned_axes(kernel) and isinstance(a.arg.extent, int) and a.arg.extent > 1)
-        yield from _chunks([(scan_name(kernel, a), a) for a in along])
+        yield from _chunks([(scan_name(kernel, a), a) for a in split_scan.splittable(kernel)])
     if "scatter" not in kinds and "OWN" not in near.ops:
         for names in alike(kernel):
             scatter = privatisable(kernel, names[0])

@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import prod
 
 from ...ir import index as ix
-from ...ir.body import COMBINE, Fold, Reduce, Scan, Store, TupleScan, Value, identity, tuple_scan
+from ...ir.body import COMBINE, Fold, Reduce, Scan, Store, TupleScan, Value, identity, in_steps, tuple_scan
 from ...ir.buffer import Buffer, load, load_parts
 from ...ir.dtypes import DType
 from ...ir.errors import OptError
@@ -127,6 +127,9 @@ def _states(v: Value) -> list[_State]:
 def in_chunks(kernel: Kernel, axis: Node, o: Opt) -> tuple[Kernel, Kernel, Kernel]:
     """(what each chunk comes to, what comes before each chunk, the scans of the chunks) of `kernel` with the scanned `axis` cut into
     `o.amount` chunks or a few less. OptError where that cannot be."""
+    steps = next((v for v in kernel.values.values() if in_steps(v) and isinstance(v.expr, Scan) and v.expr.axis is axis), None)
+    if steps is not None:
+        raise OptError(f"{o}: {steps.name} goes along {axis.arg.name} step by step; no chunk of it is known before the one before is")
     if any(not isinstance(a.arg.extent, int) for v in kernel.values.values() for a in v.axes):
         raise OptError(f"{o}: {kernel.name} has symbolic extents; take a kernel of known sizes")
     size = axis.arg.extent
@@ -254,7 +257,8 @@ def _begun(e: Scan, before: dict[int, Node], start: Node) -> Node:
 
 def splittable(kernel: Kernel) -> tuple[Node, ...]:
     """The axes that are scanned along, of known extents."""
-    return tuple(a for a in kernel.axes if a in scanned_axes(kernel) and isinstance(a.arg.extent, int) and a.arg.extent > 1)
+    steps = {v.expr.axis for v in kernel.values.values() if in_steps(v) and isinstance(v.expr, Scan)}
+    return tuple(a for a in kernel.axes if a in scanned_axes(kernel) - steps and isinstance(a.arg.extent, int) and a.arg.extent > 1)
 
 
 def rewrite(r: Rewriting, axis: Node) -> Scheduled:

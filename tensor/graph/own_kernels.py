@@ -66,7 +66,7 @@ class OwnKernel:
             return k
         stores = tuple(s for s in k.stores if s.buffer in kept)
         body = _needed(k, stores)
-        made = Kernel(k.name, body, stores, tuple(b for b in k.buffers if b.role == "in" or b in kept))
+        made = replace(k, body=body, stores=stores, buffers=tuple(b for b in k.buffers if b.role == "in" or b in kept), blocks=None)
         return made if k.blocks is None else replace(made, blocks=k.blocks.only(made.families))
 
 
@@ -182,13 +182,7 @@ def with_axis(own: OwnKernel, size: int, flags: Sequence[bool]) -> OwnKernel:
         a = front(v.name)
         w = _WithAxis(k, a, batched)
         e = v.expr
-        new: Node | Reduce | Scan
-        if isinstance(e, Reduce):
-            new = Reduce(e.combine, e.axes, w.go(e.expr), e.dtype)
-        elif isinstance(e, Scan):
-            new = Scan(e.combine, e.axis, w.go(e.expr), e.dtype)
-        else:
-            new = w.go(e)
+        new = replace(e, expr=w.go(e.expr)) if isinstance(e, Reduce | Scan) else w.go(e)
         return Value(v.name, (a, *v.axes), new, v.dtype)
 
     body = [replace(i, block=tuple(map(value, i.block))) if isinstance(i, Fold) else value(i) for i in k.body]
@@ -198,5 +192,5 @@ def with_axis(own: OwnKernel, size: int, flags: Sequence[bool]) -> OwnKernel:
         w = _WithAxis(k, a, batched)
         mask = None if s.mask is None else w.go(s.mask)
         stores.append(Store(batched[s.buffer], (a, *map(w.go, s.indices)), w.go(s.expr), (a, *s.axes), s.combine, mask))
-    made = Kernel(k.name, tuple(body), tuple(stores), tuple(batched.get(b, b) for b in k.buffers), k.blocks)
+    made = replace(k, body=tuple(body), stores=tuple(stores), buffers=tuple(batched.get(b, b) for b in k.buffers))
     return OwnKernel(made, own.by.batched(flags), own.given)
