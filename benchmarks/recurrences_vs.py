@@ -2,10 +2,11 @@
 
     python benchmarks/record.py benchmarks/recurrences_vs.py [--only rnn dtw] [--tune 20s] [--rounds 9]
 
-`rows`: C whose outer loop is over the batch, as one writes it by hand; `steps`: C whose inner loop is over the batch, with states in an
-array, which gcc may vectorise. Both are compiled by gcc -O3 -march=native, and with -ffast-math as well (`fast`); `numba`: the first in
-Numba, njit(fastmath=True). Ours is a kernel with `recurrence`, or (two axes) a `scan` over rows in a captured function whose body is such a
-kernel. All get the same arrays in turns; times are medians of milliseconds, and `ratio` is the fastest rival's by ours."""
+`rows`: C whose outer loop is over the batch, as one writes it by hand, on arrays in which each element of the batch lies in one piece;
+`steps`: C whose inner loop is over the batch, which is the last dimension, with states in an array, which gcc may vectorise. Both are
+compiled by gcc -O3 -march=native, and with -ffast-math as well (`fast`); `numba`: the first in Numba, njit(fastmath=True), on arrays as C's. Ours is a kernel with `recurrence`, or (two axes) a `scan` over rows in a captured function whose body is such a
+kernel. Each runs in turn; times are medians of milliseconds. `by_hand`: the faster of `rows` and Numba by ours, `ratio`: the fastest rival by
+ours."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import argparse
 import ctypes
 import json
 import os
+import re
 import statistics
 import subprocess
 import tempfile
@@ -24,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-SECONDS = 0.25
+SECONDS = 0.15
 HEAD = "#include <math.h>\n#define MAX(a, b) ((a) > (b) ? (a) : (b))\n#define MIN(a, b) ((a) < (b) ? (a) : (b))\n"
 
 
@@ -116,6 +118,8 @@ def automaton_numba(x: Any, y: Any) -> None:
 
 
 def _c(signature: str, rows: str, steps: str) -> tuple[str, str]:
+    rows = re.sub(r"\[\(([^\]]*)\) \* M \+ i\]", r"[i * SIZE + \1]", rows)
+    rows = re.sub(r"\[(\w) \* M \+ i\]", r"[i * N + \1]", rows)
     return f"void run({signature}) {{ {rows} }}", f"void run({signature}) {{ {steps} }}"
 
 
@@ -243,7 +247,7 @@ def gauss_seidel_numba(u: Any, y: Any) -> None:
 
 
 def _double(name: str, m: int, n: int) -> Example:
-    head = f"enum {{ N = {n}, M = {m} }};"
+    head = f"enum {{ N = {n}, M = {m}, SIZE = N * N }};"
     at = "y[(r * N + t) * M + i]"
     left, up, both = "y[(r * N + t - 1) * M + i]", "y[((r - 1) * N + t) * M + i]", "y[((r - 1) * N + t - 1) * M + i]"
     if name == "dtw":
@@ -287,7 +291,7 @@ def viterbi_numba(e: Any, a: Any, y: Any) -> None:
 
 
 def _viterbi(m: int, n: int) -> Example:
-    head = f"enum {{ N = {n}, M = {m}, S = {STATES} }};"
+    head = f"enum {{ N = {n}, M = {m}, S = {STATES}, SIZE = N * S }};"
     step = "float b = p[i] + w[s]; for (int k = 1; k < S; k++) { float v = p[k * M + i] + w[k * S + s]; b = MAX(b, v); } y[(t * S + s) * M + i] = b + x[(t * S + s) * M + i];"
     first = "static const float zero[S * M];"
     loops = [
@@ -296,9 +300,9 @@ def _viterbi(m: int, n: int) -> Example:
         "for (int s = 0; s < S; s++)",
     ]
     signature = _XWY.replace("float *restrict y", "float *y")  # (the step before is read)
-    made = _c(
-        signature, f"{head}{first}{' '.join(loops)} {{ {step} }} }}", f"{head}{first}{loops[1]} {loops[2]} {loops[0]} {{ {step} }} }}"
-    )
+    alone = step.replace("p[i]", "p[0]").replace("p[k * M + i]", "p[k]")
+    mine = " ".join([loops[0], loops[1].replace("y + (t - 1) * S * M", "y + i * SIZE + (t - 1) * S"), loops[2]])
+    made = _c(signature, f"{head}{first}{mine} {{ {alone} }} }}", f"{head}{first}{loops[1]} {loops[2]} {loops[0]} {{ {step} }} }}")
 
     def ours(budget: str | None) -> Callable[..., Any]:
         import tilewright as tw
@@ -356,15 +360,22 @@ def measured(e: Example, budget: str | None, rounds: int, folder: str) -> dict[s
         "steps": _compiled(e.steps_c, folder, ()), "steps_fast": _compiled(e.steps_c, folder, ("-ffast-math",)),
         "numba": numba.njit(fastmath=True)(e.numba), "ours": e.ours(budget),
     }  # fmt: skip
-    made = {}
+    mine = [np.moveaxis(a, -1, 0).copy() if a.ndim > 1 and a.shape[-1] == e.batch else a for a in arrays]
+    back = [np.moveaxis(a, 0, -1) if a is not b else b for a, b in zip(mine, arrays, strict=True)]
+    given = {name: mine if "rows" in name else back if name == "numba" else arrays for name in rivals}
+    made: dict[str, Any] = {}
+    held: dict[str, Any] = {}
     for name, call in rivals.items():
-        made[name] = np.zeros(shape, kind)
-        call(*arrays, made[name])
+        held[name] = np.zeros((shape[-1], *shape[:-1]) if given[name] is not arrays else shape, kind)
+        made[name] = np.moveaxis(held[name], 0, -1) if given[name] is not arrays else held[name]
+        if name == "numba":
+            held[name] = made[name]
+        call(*given[name], held[name])
         np.testing.assert_allclose(made[name], made["rows"], rtol=2e-3, atol=2e-4, err_msg=f"{e.name} by {name}")
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(rounds):
         for name, call in rivals.items():
-            times[name].append(_timed(lambda call=call, name=name: call(*arrays, made[name])))  # type: ignore[misc]
+            times[name].append(_timed(lambda call=call, name=name: call(*given[name], held[name])))  # type: ignore[misc]
     ms = {name: round(1e3 * statistics.median(t), 4) for name, t in times.items()}
     hand = min(ms["rows"], ms["rows_fast"], ms["numba"])
     fastest = min(v for n, v in ms.items() if n != "ours")
