@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 from ..files.strict import canon, parse
 from ..files.write_file import replace
 from ..ir.errors import CacheError, OptError
-from .rows import COLUMNS, MAX_NAME, Row, from_dict, line_of, printable
+from .rows import COLUMNS, MAX_NAME, TREE, Row, from_dict, line_of, printable
 from .version import BUNDLE_SCHEMA
 
 MAX_LINE = 1 << 20
@@ -94,6 +94,10 @@ def row_from(value: dict[str, Any], what: str) -> Row:
     row = from_dict(value, what, nested=True)
     from ..opts.opt import parse as parse_opts
 
+    if TREE in row.facts:
+        from .size_tree import check_trees
+
+        check_trees(row.facts[TREE], f"{what}, field provenance")
     for f in ("opts", "opts_display"):
         try:
             found = parse_opts(value[f])

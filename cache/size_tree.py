@@ -106,6 +106,15 @@ def parse_tree(lines: object, what: str = "the tree of sizes") -> SizeTree:
     return _TreeReader(lines, what).tree()
 
 
+def check_trees(said: object, what: str) -> None:
+    """Raise CacheError, which names the place, where the trees that a row holds are none."""
+    if not isinstance(said, dict):
+        raise CacheError(f"{what}: trees of sizes must be a JSON object")
+    for which in ("exact", "symbolic"):
+        if which in said:
+            parse_tree(said[which], f"{what}, the {which} tree of sizes")
+
+
 class _TreeReader:
     """Reads the lines one after the other."""
 

@@ -5,7 +5,6 @@ a schedule that is good for large shapes need not be given up for the sake of a 
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from ..ir import index as ix
@@ -17,10 +16,10 @@ from .opt import Opt
 from .registry import OPTIONS
 
 
-def within(kernel: Kernel, o: Opt, families: Collection[str]) -> Opt | None:
+def _within(kernel: Kernel, o: Opt) -> Opt | None:
     """An option as a kernel has room for it: None for a block that is no smaller than its axis, for a single copy, and on an axis of one
-    element, which the kernel may not have. `families`: of axes that the kernel has at some sizes."""
-    extent = _extent(kernel, str(o.on), families)
+    element."""
+    extent = _extent(kernel, str(o.on))
     if extent is None:
         return o
     if extent == 1 or (OPTIONS[o.op].cuts and o.amount >= extent):
@@ -33,12 +32,13 @@ def within(kernel: Kernel, o: Opt, families: Collection[str]) -> Opt | None:
     return replace(o, arg=amount) if amount > 1 else None
 
 
-def _extent(kernel: Kernel, name: str, families: Collection[str]) -> int | None:
+def _extent(kernel: Kernel, name: str) -> int | None:
     """The largest extent of the axes that an option's place names, whichever nest or phase it means; None of what is no axis."""
+    families = kernel.families
     family = name if name in families else name.split("@")[0].split(".")[0]
     if family not in families:
         return None
-    return max((ix.upper(a.arg.extent) for a in kernel.families.get(family, ())), default=1)
+    return max((ix.upper(a.arg.extent) for a in families[family]), default=1)
 
 
 def fitted(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, ...]:
@@ -46,13 +46,18 @@ def fitted(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, 
     without whatever is illegal at its turn."""
     if _legal(kernel, opts, target):
         return opts
-    there = tuple(f for o in opts if (f := within(kernel, o, kernel.families)) is not None)
+    there = tuple(f for o in opts if (f := _within(kernel, o)) is not None)
     if _legal(kernel, there, target):
         return there
     kept: tuple[Opt, ...] = ()
+    waiting: tuple[Opt, ...] = ()  # what stands at the front may be legal together only: block sizes that a writer decided
     for o in there:
         if _legal(kernel, (*kept, o), target):
             kept = (*kept, o)
+        elif not kept:
+            waiting = (*waiting, o)
+            if _legal(kernel, waiting, target):
+                kept = waiting
     return kept
 
 

@@ -239,8 +239,11 @@ def _by_tree(start: _StartSchedule, cache: Cache) -> Plan | None:
         return None
     tree, row, sizes = found
     opts = schedule_for(start.kernel, tree, row, sizes, start.device.target)
+    from ..heuristics import code_size
+
     try:
-        _allowed(start.kernel, opts, start.device, start.key)
+        if code_size(_allowed(start.kernel, opts, start.device, start.key)) > MOST_INSTRUCTIONS:
+            raise OptError("it is too much code at these sizes")
     except OptError as e:
         log.debug("the schedule %s of a tree of sizes is left out: %s", opts, e)
         return None

@@ -19,6 +19,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..ir.normal_form import Canonical, loose, normalise
 from ..opts.fitted import fitted
+from ..opts.opt import short
 from .identity import canonical_of, opts_of, opts_text
 
 if TYPE_CHECKING:
@@ -109,6 +110,22 @@ def schedule_for(kernel: Kernel, tree: SizeTree, row: Row, sizes: Mapping[str, i
     """The schedule that a tree has for a kernel of these sizes (in normal form), as far as it is legal there."""
     opts = tree.schedules[tree.at(sizes)]
     return fitted(kernel, tuple(_renamed(opts, row, canonical_of(kernel))), target)
+
+
+def explained(kernel: Kernel, key: Key, cache: Cache, target: Target) -> list[str]:
+    """What a tree of sizes has for a kernel that nothing was measured for, as lines; none where no tree is."""
+    kernel = normalise(kernel)
+    found = tree_of_sizes(kernel, key, cache)
+    if found is None:
+        return []
+    tree, row, sizes = found
+    here = ", ".join(f"{n}={sizes[n]}" for n in tree.ranges)
+    answer = f"a tree of sizes answers ({row.name or 'kernel'}, measured {row.when}): {here} has"
+    return [
+        f"{answer} {short(schedule_for(kernel, tree, row, sizes, target))}",
+        *(f"  {said}" for said in tree.outside(sizes)),
+        *(f"  {line}" for line in tree.lines()),
+    ]
 
 
 def parts_of(kernel: Kernel, tree: SizeTree, row: Row) -> list[tuple[int, dict[str, tuple[int, int]], tuple[Opt, ...]]]:

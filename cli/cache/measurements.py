@@ -76,10 +76,13 @@ def explain(store: Cache, args: Namespace) -> int:
     from ...devices import get
     from ...named_kernels import make, parse_shape
     from ...plan import key_of
+    from ...plan.size_trees import explained
 
     kernel = make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype)
     device = get(args.device)
-    for line in store.explain(key_of(kernel, device, args.threads or device.threads)).lines():
+    key = key_of(kernel, device, args.threads or device.threads)
+    report = store.explain(key)
+    for line in (*report.lines(), *(() if report.hit else explained(kernel, key, store, device.target))):
         print(line)
     return 0
 

@@ -182,6 +182,7 @@ def tune_entries(
 
 NOT_WITH = {
     "against": "times a library on this machine",
+    "schedules": "tunes several sizes: write them into a --manifest",
     "buckets": "tunes several sizes: write them into a --manifest",
     "shapes": "tunes several sizes: write them into a --manifest",
     "study": "keeps Optuna's trials with the bits of their outputs: tune where the device is",

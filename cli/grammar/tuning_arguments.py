@@ -102,13 +102,20 @@ def _add_fleet(p: Grammar) -> None:
 def _add_sizes(p: ArgumentParser) -> None:
     """What `tune run` takes for several sizes."""
     p.add_argument(
-        "--buckets", type=int, metavar="N", help="with a range such as --shape m=1..4096: at most N schedules for it (default 6)"
+        "--schedules",
+        type=int,
+        metavar="N",
+        help="with ranges such as --shape m=1..4096,n=64..512, or --shapes: at most N schedules, and a tree of sizes that says where each "
+        "is used (default 6 for ranges, 1 for --shapes)",
     )
-    p.add_argument("--shapes", metavar="'m=..; m=..*W'", help="one schedule for all of these shapes; W is what a shape weighs (1)")
+    p.add_argument("--buckets", type=int, metavar="N", help="the same as --schedules")
+    p.add_argument(
+        "--shapes", metavar="'m=..; m=..*W'", help="these shapes; W is what a shape weighs (1). Also the name of a file with one a line"
+    )
     p.add_argument(
         "--aggregate",
         choices=("geomean", "worst"),
-        help="what --shapes makes small: the weighted geometric mean of the times (default), or the largest loss of a shape",
+        help="what is made small over many shapes: the weighted geometric mean of the times (default), or the largest loss of a shape",
     )
 
 

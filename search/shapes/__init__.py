@@ -1,18 +1,6 @@
-"""One kernel at several sizes: a size that is known at the call, in buckets (`tune_buckets`), or one schedule for a list of shapes
-(`tune_shapes`)."""
+"""One kernel at many shapes: few schedules, and a tree of sizes that says where each is used (`tune_sizes`)."""
 
-from .buckets import tune_buckets
-from .ranges import Bucket, ShapesResult, SizeLoss, SizeRange, WeightedShape, parse_range, parse_shapes
-from .shared_schedule import tune_shapes
+from .ranges import ShapesResult, SizeLoss, SizeRange, WeightedShape, parse_ranges, parse_shapes, shapes_in
+from .sized import tune_sizes
 
-__all__ = [
-    "Bucket",
-    "ShapesResult",
-    "SizeLoss",
-    "SizeRange",
-    "WeightedShape",
-    "parse_range",
-    "parse_shapes",
-    "tune_buckets",
-    "tune_shapes",
-]
+__all__ = ["ShapesResult", "SizeLoss", "SizeRange", "WeightedShape", "parse_ranges", "parse_shapes", "shapes_in", "tune_sizes"]

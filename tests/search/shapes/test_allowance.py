@@ -1,12 +1,12 @@
 """What a budget for several sizes leaves for what."""
 
-from types import SimpleNamespace
+import random
+from pathlib import Path
 
 import pytest
 from tilewright.ir import KernelError, UsageError
-from tilewright.opts.opt import opt
-from tilewright.search.shapes import SizeRange, parse_range, parse_shapes
-from tilewright.search.shapes.buckets import WORTH, _affordable, aggregate, divide
+from tilewright.search.shapes import SizeRange, parse_ranges, parse_shapes, shapes_in
+from tilewright.search.shapes.ranges import drawn
 from tilewright.search.shapes.timed import CHECK_S, FEW_LEFT, LEAST_S, Allowance
 
 
@@ -53,72 +53,49 @@ def test_what_is_held_for_checks_is_not_spare() -> None:
     assert a.spare == 5.0 and a.left == 20.0 and a.timed(16, 0.05) == FEW_LEFT
 
 
-A, B, C = ((opt("UPCAST", "m", n),) for n in (2, 4, 8))
-"""Schedules are only names here."""
-SIZES = [1, 4, 16, 64]
-
-
-def times(**rows: list[float | None]) -> dict:
-    named = {"a": A, "b": B, "c": C}
-    return {(named[k], v): t for k, row in rows.items() for v, t in zip(SIZES, row, strict=True) if t is not None}
-
-
-def test_a_range_is_cut_where_another_schedule_is_better() -> None:
-    found = divide(times(a=[1, 1, 3, 3], b=[2, 2, 1, 1]), SIZES, [A, B], 4)
-    assert found is not None and found.parts == ((1, 4, A), (16, 64, B)) and found.loss == pytest.approx(0.0)
-
-
-def test_no_more_parts_than_asked_for() -> None:
-    t = times(a=[1, 2, 2, 2], b=[2, 1, 1, 2], c=[3, 3, 3, 1])
-    whole = divide(t, SIZES, [A, B, C], 1)
-    two = divide(t, SIZES, [A, B, C], 2)
-    three = divide(t, SIZES, [A, B, C], 3)
-    assert whole is not None and two is not None and three is not None
-    assert [len(x.parts) for x in (whole, two, three)] == [1, 2, 3]
-    assert whole.loss > two.loss > three.loss == pytest.approx(0.0)
-
-
-def test_a_part_that_gains_less_than_it_costs_is_not_made() -> None:
-    little = 1 + WORTH
-    found = divide(times(a=[1, 1, 1, little], b=[2, 2, 2, 1]), SIZES, [A, B], 4)
-    assert found is not None and found.parts == ((1, 64, A),) and 0 < found.loss < WORTH
-
-
-def test_schedules_that_do_not_work_everywhere_serve_where_they_do() -> None:
-    t = times(a=[1, 1, None, None], b=[None, None, 1, 1])
-    assert divide(t, SIZES, [A, B], 1) is None
-    found = divide(t, SIZES, [A, B], 2)
-    assert found is not None and found.parts == ((1, 4, A), (16, 64, B))
-    assert divide(times(a=[1, None, 1, 1]), SIZES, [A], 4) is None
-
-
-@pytest.mark.parametrize(("left", "parts", "says"), [(60.0, 3, ""), (5.5, 2, "3 buckets would take 16% less time"), (1.0, 1, "3 buckets")])
-def test_as_many_parts_as_there_is_time_to_check(left: float, parts: int, says: str) -> None:
-    t = times(a=[1, 2, 2, 2], b=[2, 1, 1, 2], c=[3, 3, 3, 1])
-    allowance = Allowance(left, 0.0, lambda: 0.0)
-    for size in SIZES:
-        allowance.took(size, 0.6)  # a check takes a second
-    found, said = _affordable(SimpleNamespace(times=t, allowance=allowance), SIZES, [A, B, C], 4)  # type: ignore[arg-type]
-    assert found is not None and len(found.parts) == parts and said.startswith(says) and bool(said) == bool(says)
-
-
-def test_aggregates() -> None:
-    t = times(a=[1, 1, 1, 8], b=[2, 2, 2, 2], c=[1, 1, 1, None])
-    even = [1.0] * 4
-    assert aggregate(t, SIZES, even, [A, B, C], "geomean") == (A, pytest.approx(4**0.25 - 1))
-    assert aggregate(t, SIZES, [1, 1, 1, 9], [A, B, C], "geomean") == (B, pytest.approx(2 ** (3 / 12) - 1))
-    assert aggregate(t, SIZES, even, [A, B, C], "worst") == (B, pytest.approx(1.0))
-    assert aggregate(t, SIZES, even, [C], "geomean") is None
-
-
 def test_ranges_and_lists_are_read() -> None:
-    assert parse_range("m=1..4096,n=64") == ({"n": 64}, SizeRange("m", 1, 4096))
-    assert parse_range("n=64") == ({"n": 64}, None)
-    values = SizeRange("m", 1, 4096).values()
-    assert values[0] == 1 and values[-1] == 4096 and len(values) == 9 and values == sorted(set(values))
-    assert SizeRange("m", 7, 8).values() == [7, 8]
-    shapes = parse_shapes("m=64,n=8; m=512 * 3;")
-    assert [(dict(s.shape), s.weight) for s in shapes] == [({"m": 64, "n": 8}, 1.0), ({"m": 512}, 3.0)]
+    assert parse_ranges("m=1..4096,n=64,k=2..3") == ({"n": 64}, [SizeRange("m", 1, 4096), SizeRange("k", 2, 3)])
+    assert parse_ranges("n=64") == ({"n": 64}, [])
+    shapes = parse_shapes("m=64,n=8; m=512,n=8 * 3;")
+    assert [(dict(s.shape), s.weight) for s in shapes] == [({"m": 64, "n": 8}, 1.0), ({"m": 512, "n": 8}, 3.0)]
+
+
+def test_a_file_of_shapes(tmp_path: Path) -> None:
+    file = tmp_path / "shapes.txt"
+    file.write_text("# what runs\nm=64,n=8\n\nm=512,n=8 * 3  # often\n")
+    assert [(dict(s.shape), s.weight) for s in shapes_in(str(file))] == [({"m": 64, "n": 8}, 1.0), ({"m": 512, "n": 8}, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("m=1,n=2\nm=2,n=x\n", "line 2: .*as a size"),
+        ("m=1,n=2\n\nm=2,n=2 * -1\n", "line 3: .* no weight"),
+        ("m=1,n=2\nm=3\n", "line 2: gives other sizes than the lines before"),
+        ("m=1,n=2\nm=1,n=2 * 3\n", "line 2: this shape is given twice"),
+        ("m=1,n=2\n", "has 1 shapes"),
+        ("", "has 0 shapes"),
+    ],
+)
+def test_bad_files_of_shapes(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "shapes.txt"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=says):
+        shapes_in(str(file))
+
+
+def test_no_file_of_shapes(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read the shapes in .*none.txt: No such file"):
+        shapes_in(str(tmp_path / "none.txt"))
+
+
+@pytest.mark.parametrize("count", [6, 9, 40])
+def test_drawn_shapes_lie_in_their_ranges_and_spread(count: int) -> None:
+    ranges = [SizeRange("m", 1, 4096), SizeRange("n", 64, 128), SizeRange("k", 7, 8)]
+    shapes = drawn(ranges, count, random.Random(3))
+    assert len(shapes) == count == len({tuple(s.items()) for s in shapes})
+    assert all(r.lo <= s[r.name] <= r.hi for s in shapes for r in ranges)
+    assert min(s["m"] for s in shapes) < 64 and max(s["m"] for s in shapes) > 512
 
 
 @pytest.mark.parametrize(
@@ -129,13 +106,13 @@ def test_ranges_and_lists_are_read() -> None:
         ("m=5..5", "a single size; write m=5"),
         ("m=1..", "lacks an end"),
         ("m=..8", "lacks an end"),
-        ("m=1..4,n=2..3", "two ranges"),
+        ("m=1..4,m=2..3", "given twice"),
         ("m=1..4,m=7", "given twice"),
     ],
 )
 def test_bad_ranges(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        parse_range(text)
+        parse_ranges(text)
 
 
 def test_bad_lists() -> None:
@@ -143,4 +120,4 @@ def test_bad_lists() -> None:
         with pytest.raises(UsageError, match=says):
             parse_shapes(text)
     with pytest.raises(KernelError, match="as a size"):
-        parse_range("m=1..x")
+        parse_ranges("m=1..x")

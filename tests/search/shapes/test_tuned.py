@@ -1,109 +1,133 @@
-"""Tuning for several sizes, from the search to the program that picks its bucket."""
+"""Tuning for many shapes, from the search to the programs that have its schedules."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tilewright
+from tilewright import cache as caches
+from tilewright.cache.size_tree import SizeTest, tree_of
 from tilewright.devices import BoundCall
-from tilewright.ir import UsageError, sym
+from tilewright.ir import CacheError, KernelError, UsageError, sym
 from tilewright.opts.opt import opt
 from tilewright.plan import Replay
-from tilewright.search import Result
-from tilewright.search.shapes import SizeRange, WeightedShape, buckets, tune_buckets, tune_shapes
-from tilewright.search.shapes import shared_schedule as aggregated
-from tilewright.search.shapes.buckets import BucketSearch
+from tilewright.search.shapes import SizeRange, WeightedShape, kept, sized, tune_sizes
+from tilewright.search.shapes.sized import SizeSearch
 
 pytestmark = pytest.mark.slow
+RANGES = [SizeRange("m", 1, 40), SizeRange("n", 8, 48)]
+A, B = (opt("UPCAST", "n", 8),), (opt("UPCAST", "n", 4), opt("UPCAST", "m", 2))
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few sizes and no search: what is tried here is how the parts fit together."""
-    monkeypatch.setattr(SizeRange, "values", lambda self, count=2: [self.lo, self.hi])
-    monkeypatch.setattr(BucketSearch, "searched", lambda self, at, seconds, folder: [(opt("UPCAST", "n", 8),)])
-    monkeypatch.setattr(BucketSearch, "alone", lambda self, at, seconds, cache: None)
-    monkeypatch.setattr(buckets, "_POOL", 2)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few shapes, no search, and a tree that noise does not change: what is tried here is how the parts fit together."""
+    monkeypatch.setattr(sized, "_SHAPES", (4, 4))
+    monkeypatch.setattr(kept, "HELD", 2)
+    monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
+    root = SizeTest(("m", "n"), 100, 0, SizeTest(("m",), 20, 1, 0))
+    monkeypatch.setattr(SizeSearch, "tree", lambda self, most, ranges: tree_of(ranges, root, [A, B]))
 
 
-def test_a_range_in_buckets(short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_of_two_sizes(quick: None, tmp_path: Path) -> None:
     file = tmp_path / "cache.db"
-
-    def cut(times, values, schedules, most):  # type: ignore[no-untyped-def]
-        from tilewright.search.shapes.buckets import Division
-
-        works = [s for s in schedules if all((s, v) in times for v in values)]
-        parts = ((values[0], values[0], works[0]), (values[1], values[1], works[1])) if most > 1 else ((values[0], values[-1], works[0]),)
-        return Division(parts, 0.0)
-
-    monkeypatch.setattr(buckets, "divide", cut)  # where a busy machine would cut is not what is tried
-    varying = SizeRange("m", 1, 40)
-    result = tune_buckets("matmul", {"n": 24, "k": 9}, varying, "float32", budget=60, threads=1, cache=file)
+    result = tune_sizes("matmul", RANGES, "float32", fixed={"k": 9}, budget=120, threads=1, cache=file)
     assert result.exit_code == 0, result.message
-    assert result.buckets[0].lo == 1 and result.buckets[-1].hi == 40 and len(result.buckets) == 2
-    assert all(b.confirmed for b in result.buckets)
-    assert {x.label for x in result.losses} == {"m=1", "m=40"}
-    compiled = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": 24, "k": 9}, "float32", threads=1, cache=file)
-    assert [p.opts for p in compiled.parts] == [b.opts for b in result.buckets] and len(set(result.buckets[i].opts for i in (0, 1))) == 2
+    assert result.tree is not None and result.tree.schedules == (A, B) and len(result.losses) == 2
     rng = np.random.default_rng(0)
-    b = rng.integers(-4, 4, (9, 24)).astype(np.float32)
-    for m in (1, 2, 39, 40):
-        a = rng.integers(-4, 4, (m, 9)).astype(np.float32)
-        np.testing.assert_array_equal(compiled(a, b), a @ b)
-        out = np.empty((m, 24), np.float32)
-        assert compiled(a, b, out=out) is out
-        np.testing.assert_array_equal(out, a @ b)
-        out[:] = 0
-        Replay([compiled.bound(a, b, out)])()
-        np.testing.assert_array_equal(out, a @ b)
-    sized = Replay([BoundCall(compiled.executable, (0, b.ctypes.data, 0))], [[(0, 0)], [(0, 2)]], ["m"])
-    for m in (1, 40, 2, 39, 1):
-        a, out = rng.integers(-4, 4, (m, 9)).astype(np.float32), np.zeros((m, 24), np.float32)
-        sized(a.ctypes.data, out.ctypes.data, m)
-        np.testing.assert_array_equal(out, a @ b)
+
+    exact = tilewright.best("matmul", {"m": 11, "n": 33, "k": 9}, "float32", threads=1, cache=file)
+    assert exact.origin == "tree" and set(exact.opts) == set(B)
+    assert set(tilewright.best("matmul", {"m": 3, "n": 30, "k": 9}, "float32", threads=1, cache=file).opts) == set(A)
+    one = tilewright.best("matmul", {"m": 1, "n": 30, "k": 9}, "float32", threads=1, cache=file)
+    assert one.origin == "tree" and set(one.opts) == set(A)
+    large = tilewright.best("matmul", {"m": 77, "n": 600, "k": 9}, "float32", threads=1, cache=file)
+    assert large.origin == "tree" and set(large.opts) == set(A)
+    other = tilewright.best("matmul", {"m": 11, "n": 33, "k": 10}, "float32", threads=1, cache=file)
+    assert other.origin != "tree", "k was 9 for all"
+    a, b = (rng.integers(-4, 4, s).astype(np.float32) for s in ((11, 9), (9, 33)))
+    np.testing.assert_array_equal(exact(a, b), a @ b)
+
+    compiled = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": sym("n", 8, 48), "k": 9}, "float32", threads=1, cache=file)
+    replays = Replay([BoundCall(compiled.executable, (0, 0, 0))], [[(0, 0)], [(0, 1)], [(0, 2)]], ["m", "n"])
+    for m in (1, 2, 5, 20, 21, 39, 40):
+        for n in (8, 9, 20, 48):
+            a, b = (rng.integers(-4, 4, s).astype(np.float32) for s in ((m, 9), (9, n)))
+            np.testing.assert_array_equal(compiled(a, b), a @ b)
+            out = np.zeros((m, n), np.float32)
+            replays(a.ctypes.data, b.ctypes.data, out.ctypes.data, m, n)
+            np.testing.assert_array_equal(out, a @ b)
     with pytest.raises(UsageError, match="41"):
-        compiled(np.ones((41, 9), np.float32), b)
-    again = tune_buckets("matmul", {"n": 24, "k": 9}, varying, "float32", budget=1, threads=1, cache=file)
-    assert "found in the cache" in again.message and [b.opts for b in again.buckets] == [b.opts for b in result.buckets]
+        compiled(np.ones((41, 9), np.float32), np.ones((9, 8), np.float32))
+    again = tune_sizes("matmul", RANGES, "float32", fixed={"k": 9}, budget=1, threads=1, cache=file)
+    assert "found in the cache" in again.message and again.tree == result.tree
+
+    bundle = tmp_path / "b.jsonl"
+    with caches.open(file) as store:
+        store.export(bundle)
+    text = bundle.read_text()
+    assert '"if m*n <= 100"' in text
+    bundle.write_text(text.replace('"if m*n <= 100"', '"if m*n <= 1"'))
+    with (
+        caches.open(tmp_path / "other.db") as store,
+        pytest.raises(CacheError, match=r"line [0-9]+, field provenance, the exact tree of sizes, line 3: .*always"),
+    ):
+        store.import_(bundle)
+    bundle.write_text(text)
+    with caches.open(tmp_path / "other.db") as store:
+        store.import_(bundle)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        moved = tilewright.best("matmul", {"m": 11, "n": 33, "k": 9}, "float32", threads=1, cache=tmp_path / "other.db")
+    assert moved.origin == "tree" and set(moved.opts) == set(B)
 
 
-def test_an_interrupt_keeps_the_best_so_far(short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def struck(self: BucketSearch, at: int, seconds: float, cache: object) -> None:
-        raise KeyboardInterrupt
+def test_an_interrupt_keeps_the_tree_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sized, "_SHAPES", (4, 4))
+    monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
+    timed = SizeSearch.timed
 
-    monkeypatch.setattr(BucketSearch, "alone", struck)
-    file, varying = tmp_path / "cache.db", SizeRange("m", 1, 40)
+    def struck(self: SizeSearch, shape: sized.Shape, schedules: object) -> None:
+        if sum(bool(s.times) for s in self.shapes) == 2:
+            monkeypatch.setattr(SizeSearch, "timed", timed)
+            raise KeyboardInterrupt
+        timed(self, shape, schedules)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SizeSearch, "timed", struck)
+    file = tmp_path / "cache.db"
     with pytest.raises(KeyboardInterrupt):
-        tune_buckets("matmul", {"n": 24, "k": 9}, varying, "float32", budget=60, threads=1, cache=file)
-    compiled = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": 24, "k": 9}, "float32", threads=1, cache=file)
-    assert compiled.origin == "exact"
+        tune_sizes("matmul", RANGES, "float32", fixed={"k": 9}, budget=120, threads=1, cache=file)
+    assert tilewright.best("matmul", {"m": 12, "n": 33, "k": 9}, "float32", threads=1, cache=file).origin == "tree"
 
 
 def test_one_schedule_for_two_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aggregated, "_POOL", 2)
-    monkeypatch.setattr(aggregated, "_COMMON", 0.0)
-    monkeypatch.setattr(aggregated, "tune", lambda *a, **k: Result("softmax", {}, "float32", "cpu", 1, "none"))  # nothing found alone
+    monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
     shapes = [WeightedShape({"m": 9, "n": 40}), WeightedShape({"m": 30, "n": 24}, 2.0)]
-    result = tune_shapes("softmax", shapes, "float32", budget=10, threads=1, cache=tmp_path / "cache.db")
+    result = tune_sizes("softmax", shapes, "float32", budget=60, threads=1, cache=tmp_path / "cache.db")
     assert result.exit_code == 0, result.message
-    assert [x.label for x in result.losses] == ["m=9,n=40", "m=30,n=24"] and result.loss is None
+    assert [x.label for x in result.losses] == ["m=9,n=40", "m=30,n=24"] and result.tree is not None and len(result.tree.schedules) == 1
     for s in shapes:
-        compiled = tilewright.best("softmax", s.shape, "float32", threads=1, cache=tmp_path / "cache.db")
-        assert compiled.origin == "exact"
+        assert tilewright.best("softmax", s.shape, "float32", threads=1, cache=tmp_path / "cache.db").origin == "exact"
+    assert tilewright.best("softmax", {"m": 20, "n": 30}, "float32", threads=1, cache=tmp_path / "cache.db").origin == "tree"
 
 
 def test_bad_wishes(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="geomean or worst"):
-        tune_shapes("softmax", [WeightedShape({"m": 1}), WeightedShape({"m": 2})], how="mean", cache=tmp_path / "c.db")
-    for few in ([], [WeightedShape({"m": 1})], [{"m": 1}, {"m": 2}]):
-        with pytest.raises(UsageError, match="two or more of WeightedShape"):
-            tune_shapes("softmax", few, cache=tmp_path / "c.db")  # type: ignore[arg-type]
+        tune_sizes("softmax", [WeightedShape({"m": 1}), WeightedShape({"m": 2})], how="mean", cache=tmp_path / "c.db")  # type: ignore[arg-type]
+    for few in ([], [WeightedShape({"m": 1})], [{"m": 1}, {"m": 2}], [SizeRange("m", 1, 4), WeightedShape({"m": 2})]):
+        with pytest.raises(UsageError, match="or two or more of WeightedShape"):
+            tune_sizes("softmax", few, cache=tmp_path / "c.db")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="the same sizes"):
+        tune_sizes("softmax", [WeightedShape({"m": 1}), WeightedShape({"n": 2})], cache=tmp_path / "c.db")
     for weight in (0.0, -1.0, float("nan")):
         with pytest.raises(UsageError, match="no weight of m=1"):
             WeightedShape({"m": 1}, weight)
     with pytest.raises(UsageError, match="whole numbers"):
         SizeRange("m", 1.5, 5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="leave it out of the shape"):
-        tune_buckets("matmul", {"m": 3}, SizeRange("m", 1, 4), cache=tmp_path / "c.db")
+        tune_sizes("matmul", [SizeRange("m", 1, 4)], fixed={"m": 3}, cache=tmp_path / "c.db")
     with pytest.raises(UsageError, match="at least 1"):
-        tune_buckets("matmul", {}, SizeRange("m", 1, 4), most=0, cache=tmp_path / "c.db")
+        tune_sizes("matmul", [SizeRange("m", 1, 4)], schedules=0, cache=tmp_path / "c.db")
+    with pytest.raises(KernelError, match="no size 'q'"):
+        tune_sizes("matmul", [SizeRange("q", 1, 4)], cache=tmp_path / "c.db")
