@@ -12,7 +12,7 @@ from tilewright.devices import BoundCall
 from tilewright.ir import CacheError, KernelError, UsageError, sym
 from tilewright.opts.opt import opt
 from tilewright.plan import Replay
-from tilewright.search.shapes import SizeRange, WeightedShape, kept, sized, tune_sizes
+from tilewright.search.shapes import SizeRange, WeightedShape, kept, sized, tune_sizes, tuned
 from tilewright.search.shapes.sized import SizeSearch
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ A, B = (opt("UPCAST", "n", 8),), (opt("UPCAST", "n", 4), opt("UPCAST", "m", 2))
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few shapes, no search, and a tree that noise does not change: what is tried here is how the parts fit together."""
-    monkeypatch.setattr(sized, "_SHAPES", (4, 4))
+    monkeypatch.setattr(tuned, "_SHAPES", (4, 4))
     monkeypatch.setattr(kept, "HELD", 2)
     monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
     root = SizeTest(("m", "n"), 100, 0, SizeTest(("m",), 20, 1, 0))
@@ -84,7 +84,7 @@ def test_a_tree_of_two_sizes(quick: None, tmp_path: Path) -> None:
 
 
 def test_an_interrupt_keeps_the_tree_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sized, "_SHAPES", (4, 4))
+    monkeypatch.setattr(tuned, "_SHAPES", (4, 4))
     monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
     timed = SizeSearch.timed
 
