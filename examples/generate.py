@@ -5,7 +5,7 @@
 import argparse
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
@@ -173,6 +173,7 @@ def arguments(about, shapes):
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--context", type=int, help="the most tokens that are kept; the model's own by default, at most 4096")
     p.add_argument("--kv", choices=("float32", "bfloat16", "int8"), default="float32", help="how keys and values are kept")
+    p.add_argument("--act", choices=("int8",), help="round activations to 8 bits beside packed matrices, which makes products of bytes")
     p.add_argument("--threads", type=int)
     p.add_argument("--bench", action="store_true", help="time a prompt of 512 tokens and 64 tokens after it")
     return p
@@ -205,6 +206,7 @@ def _run(given, config_of, params_of, init, model, shapes):
         params, config, file = loaded(given.model, config_of, params_of, given.context or 4096, given.quant)
     else:
         raise tw.UsageError("name a model's folder or file, or --random SIZE; --help says more")
+    config = replace(config, act=given.act)
     decoder = Decoder(model, params, config, given.kv, **({"threads": given.threads} if given.threads else {}))
     if given.bench:
         nbytes = bytes_of(params)

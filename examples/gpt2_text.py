@@ -21,6 +21,7 @@ class Config:
     tokens: int = 256
     context: int = 128
     eps: float = 1e-5
+    act: str | None = None
 
     @property
     def kv_heads(self):
@@ -114,23 +115,23 @@ def norm(p, x, config):
     return nn.layer_norm(x, p["w"], p["b"], eps=config.eps)
 
 
-def dense(p, x):
+def dense(p, x, act):
     """x · w + b."""
     if "wT" in p:
-        return io.linear(x, p["wT"], p["b"])
+        return io.linear(x, p["wT"], p["b"], act)
     return x @ (p["w"].decoded() if io.is_packed(p["w"]) else p["w"].astype(x.dtype)) + p["b"]
 
 
 def attention(p, x, cache, at, config):
     """Queries of x (n, width) on all keys up to their own place. Keys and values are put into the cache."""
     n = x.shape[0]
-    q, k, v = (t.reshape(n, config.heads, config.head).permute(1, 0, 2) for t in dense(p["qkv"], x).split(3, -1))
+    q, k, v = (t.reshape(n, config.heads, config.head).permute(1, 0, 2) for t in dense(p["qkv"], x, config.act).split(3, -1))
     cache.write(at, k, v)
     keys, values = cache.read(at + n)
     scores = q.reshape(config.heads, 1, n, config.head) @ keys.mT * config.head**-0.5
     if n != 1:
         scores = language.seen(at, n).where(scores, float("-inf"))
-    return dense(p["out"], (scores.softmax(-1) @ values).permute(2, 0, 1, 3).reshape(n, config.width))
+    return dense(p["out"], (scores.softmax(-1) @ values).permute(2, 0, 1, 3).reshape(n, config.width), config.act)
 
 
 def model(p, caches, tokens, at, config, last=True):
@@ -139,8 +140,9 @@ def model(p, caches, tokens, at, config, last=True):
     x = io.rows(p["embed"], tokens) + io.rows(p["places"], tw.xp.minimum(tw.xp.arange(n) + at, config.context - 1))
     for layer, cache in zip(p["layers"], caches, strict=True):
         x = x + attention(layer, norm(layer["ln1"], x, config), cache, at, config)
-        x = x + dense(layer["down"], nn.gelu(dense(layer["up"], norm(layer["ln2"], x, config)), approximate="tanh"))
-    return io.linear(norm(p["ln"], x[-1:] if last else x, config), p["head"])[:, : config.tokens]
+        up = dense(layer["up"], norm(layer["ln2"], x, config), config.act)
+        x = x + dense(layer["down"], nn.gelu(up, approximate="tanh"), config.act)
+    return io.linear(norm(p["ln"], x[-1:] if last else x, config), p["head"], act=config.act)[:, : config.tokens]
 
 
 if __name__ == "__main__":

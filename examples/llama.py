@@ -19,7 +19,7 @@ from . import generate, language
 @dataclass(frozen=True)
 class Config:
     """A model's shapes. `windows`: how many places each layer sees, None for all; `scaling`: how the angles of rotary places are scaled, as Hugging Face's config.json says it; `factors`: what each angle is
-    divided by, of a GGUF file; `interleaved`: the two numbers that are turned together lie side by side."""
+    divided by, of a GGUF file; `interleaved`: the two numbers that are turned together lie side by side; `act`: what activations are rounded to beside packed matrices."""
 
     layers: int = 2
     heads: int = 4
@@ -35,6 +35,7 @@ class Config:
     scaling: tuple[tuple[str, object], ...] = ()
     factors: tuple[float, ...] = ()
     interleaved: bool = False
+    act: str | None = None
 
 
 SIZES = {
@@ -161,7 +162,7 @@ def attention(p, x, cache, at, cos, sin, config, window=None):
     n, groups = x.shape[0], config.heads // config.kv_heads
 
     def heads(name):
-        y = io.linear(x, p[name], p.get(f"{name}_bias")).reshape(n, -1, config.head)
+        y = io.linear(x, p[name], p.get(f"{name}_bias"), config.act).reshape(n, -1, config.head)
         return (nn.rms_norm(y, p[f"{name}_norm"], eps=config.eps) if f"{name}_norm" in p else y).permute(1, 0, 2)
 
     q, k = (turned(heads(name), cos, sin, config.interleaved) for name in "qk")
@@ -171,13 +172,13 @@ def attention(p, x, cache, at, cos, sin, config, window=None):
     if n != 1 or window is not None:  # a single token sees all that is kept
         scores = language.seen(at, n, window).where(scores, float("-inf"))
     y = (scores.softmax(-1) @ values).permute(2, 0, 1, 3).reshape(n, config.heads * config.head)
-    return io.linear(y, p["o"], p.get("o_bias"))
+    return io.linear(y, p["o"], p.get("o_bias"), config.act)
 
 
-def feed_forward(p, x):
+def feed_forward(p, x, act):
     """SwiGLU."""
-    gated = nn.silu(io.linear(x, p["gate"], p.get("gate_bias"))) * io.linear(x, p["up"], p.get("up_bias"))
-    return io.linear(gated, p["down"], p.get("down_bias"))
+    gate, up = (io.linear(x, p[name], p.get(f"{name}_bias"), act) for name in ("gate", "up"))
+    return io.linear(nn.silu(gate) * up, p["down"], p.get("down_bias"), act)
 
 
 def model(p, caches, tokens, at, config, last=True):
@@ -187,8 +188,8 @@ def model(p, caches, tokens, at, config, last=True):
     cos, sin = p["cos"][at : at + n], p["sin"][at : at + n]
     for layer, cache, window in zip(p["layers"], caches, config.windows or [None] * config.layers, strict=True):
         x = x + attention(layer, nn.rms_norm(x, layer["norm1"], eps=config.eps), cache, at, cos, sin, config, window)
-        x = x + feed_forward(layer, nn.rms_norm(x, layer["norm2"], eps=config.eps))
-    return io.linear(nn.rms_norm(x[-1:] if last else x, p["norm"], eps=config.eps), p["head"])
+        x = x + feed_forward(layer, nn.rms_norm(x, layer["norm2"], eps=config.eps), config.act)
+    return io.linear(nn.rms_norm(x[-1:] if last else x, p["norm"], eps=config.eps), p["head"], act=config.act)
 
 
 if __name__ == "__main__":

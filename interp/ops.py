@@ -139,11 +139,12 @@ def dotter(name: str, as_twin: bool) -> Callable[[Any, Any, Any], Any]:
 
     def dot(acc: Any, a: Any, b: Any) -> Any:
         groups = np.reshape(b, (*np.shape(b)[:-1], -1, row.k))
+        a = np.asarray(a)[..., None, :] if np.shape(a)[-1] == row.k else np.reshape(a, (*np.shape(a)[:-1], -1, row.k))
         # of threads side by side, some operands may be the same in all
-        shape = np.broadcast_shapes(np.shape(acc), (*np.shape(a)[:-1], 1), groups.shape[:-1])
+        shape = np.broadcast_shapes(np.shape(acc), a.shape[:-1], groups.shape[:-1])
         if as_twin and row.c.is_float:
-            return acc + (groups * a[..., None, :]).sum(-1, dtype=U32)
-        columns = [np.broadcast_to(a[..., None, i], shape) for i in range(row.k)]
+            return acc + (groups * a).sum(-1, dtype=U32)
+        columns = [np.broadcast_to(a[..., i], shape) for i in range(row.k)]
         return row.step(np.broadcast_to(acc, shape), columns, [np.broadcast_to(groups[..., i], shape) for i in range(row.k)])
 
     return dot

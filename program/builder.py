@@ -5,14 +5,20 @@ read-only parameters move too, but never out of an `If`. Barriers and shuffles b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import add, mul, sub
 from typing import Any
 
-from ..ir.dtypes import DType, bool_, index
+from ..ir.dtypes import DType, bfloat16, bool_, float16, float32, index
 from ..ir.node import Node
 from .ops import COMPARISONS
 from .program import AsyncCopy, Attr, Block, For, If, Instr, Mem, Number, Phase, Role, Roles, Stmt, Val
+
+_FOLDED: dict[str, Callable[..., int]] = {"add": add, "sub": sub, "mul": mul, "cast": int}
+"""What is computed at once of whole numbers that are known."""
+_CONVERTED = {float16: "f16c", bfloat16: "avx2"}
+"""Types of 16 bits, and the feature with which all lanes are converted to float32 as quickly as one."""
 
 
 class _Scope:
@@ -47,6 +53,8 @@ class Builder:
         self._scopes: list[_Scope] = []
         self._truths: dict[Val, Number | tuple[Number, ...]] = {}
         self._zeros: set[Val] = set()
+        self._numbers: dict[Val, int] = {}
+        self._widened: dict[Val, Val] = {}
 
     # blocks -------------------------------------------------------------------------------------------------------
     @contextmanager
@@ -110,7 +118,9 @@ class Builder:
         out = self._pure("const", dtype, lanes, (), value, key)
         if dtype is bool_:
             self._truths[out] = value
-        elif key in ("0", "0.0"):
+        elif isinstance(value, int) and lanes == 1 and (dtype.is_int or dtype is index):
+            self._numbers[out] = value
+        if dtype is not bool_ and key in ("0", "0.0"):
             self._zeros.add(out)
         return out
 
@@ -140,9 +150,15 @@ class Builder:
                 return known
         if dtype is None:
             dtype = bool_ if op in COMPARISONS else args[-1].dtype
+        if lanes == 1 and op in _FOLDED and all(a in self._numbers for a in args):
+            number = _FOLDED[op](*(self._numbers[a] for a in args))
+            if dtype is index or (dtype.is_int and dtype.limits[0] <= number <= dtype.limits[1]):
+                return self.const(number, dtype)
         out = self._pure(op, dtype, lanes, args, attr, attr)
         if op == "cast" and args[0] in self._zeros and dtype is not bool_:
             self._zeros.add(out)
+        if op == "cast" and lanes == 1 and dtype is float32 and args[0].dtype in _CONVERTED and _CONVERTED[args[0].dtype] in self.features:
+            self._widened[out] = args[0]
         return out
 
     def both(self, a: Val | None, b: Val | None) -> Val | None:
@@ -178,6 +194,9 @@ class Builder:
         known = self.truth(a)
         if known is not None:
             return self.const(known, bool_, lanes)
+        half = self._widened.get(a)
+        if half is not None:  # (a short number is brought into all lanes by one instruction, and converted there)
+            return self.op("cast", self._pure("splat", half.dtype, lanes, (half,), None, None), dtype=a.dtype)
         out = self._pure("splat", a.dtype, lanes, (a,), None, None)
         if a in self._zeros:
             self._zeros.add(out)
@@ -200,7 +219,7 @@ class Builder:
         return self._pure("shuffle", a.dtype, len(lanes), (a, b), lanes, lanes)
 
     def dot(self, row: str, acc: Val, a: Val, b: Val) -> Val:
-        """A matrix instruction: to each lane of `acc`, the products of `a` with the lane's group of elements of `b`."""
+        """A matrix instruction: to each lane of `acc`, the products of the lane's group of elements of `b` with `a`, or with the lane's group of it."""
         return self._pure("dot", acc.dtype, acc.lanes, (acc, a, b), row, row)
 
     def load(self, mem: Mem, at: Val, lanes: int = 1, mask: Val | None = None, invariant: bool = False) -> Val:

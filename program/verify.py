@@ -100,8 +100,7 @@ def _particular(s: Instr) -> str | None:
         return f"bitcast of {s.args[0].type} to {out.type}, which has another size"
     if s.op == "dot":
         row = BY_NAME[str(s.attr)]
-        shapes = [(v.dtype, v.lanes) for v in s.args]
-        if shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
+        if [(v.dtype, v.lanes) for v in s.args] not in row.operands:
             return f"dot {row.name} does not take {', '.join(v.type for v in s.args)}"
     if s.op == "mma":
         tile = tensor_rows.BY_NAME[str(s.attr)]

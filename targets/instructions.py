@@ -44,6 +44,12 @@ class Instruction:
     unless: tuple[str, ...] = ()
 
     @property
+    def operands(self) -> list[list[tuple[DType, int]]]:
+        """The types and lanes of C's row, A and B in a Program: A is one group, in every lane, or has a group for each lane as B has."""
+        whole = self.n * self.k
+        return [[(self.c, self.n), (self.a, lanes), (self.b, whole)] for lanes in (self.k, whole)]
+
+    @property
     def halves(self) -> int:
         """Vectors that each operand becomes."""
         return 2 if self.word == "i16" else 1
@@ -179,6 +185,24 @@ ROWS = (
         "i16",
         "_mm256_madd_epi16",
         ("avx512", "avxvnni"),
+    ),
+    Instruction(
+        "vpdpbusd256vl",
+        "avx512vnni",
+        1,
+        8,
+        4,
+        uint8,
+        int8,
+        int32,
+        _BYTES,
+        _dpbusd,
+        2.0,
+        5,
+        "x86.avx512.vpdpbusd.256",
+        "i32",
+        "_mm256_dpbusd_epi32",
+        ("avx512vnni",),  # of tiles, where the wider one is better: sums of short groups take it
     ),
 )
 BY_NAME = {r.name: r for r in ROWS}

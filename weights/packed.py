@@ -15,6 +15,7 @@ from ..ir.errors import UsageError
 from ..tensor import Tensor
 from ..tensor.trees import tree_map
 from ..xp import arange, where
+from ..xp import round as round_half_even
 
 Array = np.ndarray[Any, Any]
 
@@ -48,17 +49,55 @@ class PackedMatrix(tuple[Any, ...]):
     def _values(self) -> Any:
         raise NotImplementedError
 
+    def _parts(self) -> tuple[Any, Any] | None:
+        """(whole numbers, int32; the scale of each), (..., rows, columns), where the numbers are products of these; else None."""
+        return None
+
 
 def is_packed(x: Any) -> bool:
     """Whether something is a packed matrix."""
     return isinstance(x, PackedMatrix)
 
 
-def linear(x: Tensor, w: Any, bias: Tensor | None = None) -> Tensor:
-    """x · wᵀ (+ bias). `w`: (outputs, inputs), a tensor or packed; one of 16 or 8 bits is converted to x's type where it is read."""
-    matrix = w.decoded() if is_packed(w) else w
-    y: Tensor = x @ (matrix if matrix.dtype == x.dtype else matrix.astype(x.dtype)).mT
+def linear(x: Tensor, w: Any, bias: Tensor | None = None, act: str | None = None) -> Tensor:
+    """x · wᵀ (+ bias). `w`: (outputs, inputs), a tensor or packed; one of 16 or 8 bits is converted to x's type where it is read. With
+    act="int8", and a packed matrix, x is rounded to 8 bits with a scale for each 32 numbers of a row: x of (..., inputs), float32. Raises
+    UsageError where there is no such `act`."""
+    if act not in (None, "int8"):
+        raise UsageError(f"linear: activations cannot be {act!r}; act is 'int8', or None for those of x's own type")
+    if act is not None and is_packed(w):
+        y: Tensor = _of_bytes(x, w)
+    else:
+        matrix = w.decoded() if is_packed(w) else w
+        y = x @ (matrix if matrix.dtype == x.dtype else matrix.astype(x.dtype)).mT
     return y if bias is None else y + bias
+
+
+GROUP = 32
+"""Activations of 8 bits that have a scale in common, where rows are whole groups; else a row has one."""
+
+
+FEW = 8
+"""Rows of activations up to which products of bytes are faster: more are multiplied as the floats that they are rounded to, whose sums need no
+conversion for each group."""
+
+
+def _of_bytes(x: Any, w: PackedMatrix) -> Any:
+    """The product with activations of 8 bits. What is whole in it is multiplied as whole numbers, so that a group's products may be added
+    before they are scaled."""
+    n = w.shape[-1]
+    groups = x.reshape(*x.shape[:-1], -1, GROUP if n % GROUP == 0 else n)
+    step = abs(groups).max(-1) / 127.0
+    q = round_half_even(groups / _last(where(step > 0, step, 1.0))).astype("int8")
+    scale = _spread(step, groups.shape[-1])
+    parts = w._parts()
+    count = prod(x.shape[:-1])
+    if parts is None or not isinstance(count, int) or count > FEW:
+        found: Any = (q.astype("float32").reshape(*x.shape) * scale) @ w.decoded().mT
+        return found
+    whole, scales = (p.reshape(*p.shape[:-2], *([1] * (x.ndim > 1)), *p.shape[-2:]) if p.ndim > 2 else p for p in parts)
+    products = (whole * q.astype("int32").reshape(*x.shape[:-1], 1, n)).astype("float32")
+    return (products * (scales * scale.reshape(*x.shape[:-1], 1, n))).sum(-1)
 
 
 def rows(w: Any, at: Tensor) -> Tensor:
@@ -86,6 +125,9 @@ class Packed8(_Fields8, PackedMatrix):
     def _values(self) -> Any:
         return self.q.astype("float32") * _last(self.d)
 
+    def _parts(self) -> tuple[Any, Any]:
+        return self.q.astype("int32").reshape(*self.shape), _spread(self.d, self.q.shape[-1])
+
 
 class Packed4(_Fields8, PackedMatrix):
     """Q4_0 and its kin: d (..., groups) scales, q (..., groups, n / 2) bytes, for numbers d · (nibble - 8). The low nibbles are the first half of
@@ -100,6 +142,9 @@ class Packed4(_Fields8, PackedMatrix):
 
     def _values(self) -> Any:
         return (_nibbles(self.q).astype("float32") - 8.0) * _last(self.d)
+
+    def _parts(self) -> tuple[Any, Any]:
+        return (_nibbles(self.q) - 8).reshape(*self.shape), _spread(self.d, 2 * self.q.shape[-1])
 
 
 class _Fields4K(NamedTuple):
@@ -162,6 +207,11 @@ class PackedQ6K(_Fields6K, PackedMatrix):
 
 def _last(x: Any) -> Any:
     return x.astype("float32").reshape(*x.shape, 1)
+
+
+def _spread(d: Any, n: int) -> Any:
+    """(..., groups) → (..., groups · n): each n times."""
+    return _last(d).broadcast_to((*d.shape, n)).reshape(*d.shape[:-1], -1)
 
 
 def _nibbles(q: Any) -> Any:

@@ -9,7 +9,7 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import COMPARE, Node, axes_of
-from ...opts.analysis.dot_instructions import joined
+from ...opts.analysis.dot_instructions import GROUP, joined, scheduled_dot
 from ...opts.analysis.ragged import masks, ragged_share
 from ...opts.axis_plan import Part
 from ...opts.nests import Nest
@@ -141,6 +141,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         roots, latency = [], body.dot.row.latency
         arith, loads = dot_work(s, nest, body.dot, body.copies, body.machine.dots)
     twos = nest.kind == "reduce" and body.dot is None and joined(s, nest, body.lane, body.width)
+    fours = nest.kind == "reduce" and body.dot is None and scheduled_dot(s, nest, body.lane) is not None
     shifted = vectors_loaded(s, nest, body.regs, body.copies, (body.lane, body.width))
     loads += sum(k for n, k in shifted.items() if n.op == "ref")
     nodes = evaluated(s, nest, roots)
@@ -150,6 +151,8 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
         if n in known:
             continue
         k = shifted.get(n, body.times(n))
+        if fours and body.lane is not None and body.lane.axis in axes_of(n):  # a group at once, in bytes until it is added
+            k = 0 if n.op == "cast" and n.src[0].op == "load" else -(-k * body.width // GROUP)
         if twos and n.op in ("load", "cast"):
             loads += k / core.neighbours if n.op == "load" else 0.0  # two vectors by one load, and nothing is widened
         elif n.op == "load":
@@ -163,7 +166,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
             arith += k * (core.compared if body.lane is not None and body.lane.axis in axes_of(n) else core.compared_once)
         elif not (n.op == "mul" and n is nest.expr and nest.kind == "reduce"):
             arith += k
-        elif n.dtype.is_int and not twos:
+        elif n.dtype.is_int and not (twos or fours):
             arith += k * core.whole_product * (core.wide_product if s.target.vector_bytes > core.shared_product else 1)
     return BodyWork(arith, loads, latency)
 

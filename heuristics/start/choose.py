@@ -47,6 +47,7 @@ from .start_rules import (
     REUSED_READS,
     ROWS,
     ROWS_AGAINST_ROWS,
+    SCALED_BYTES,
     SPECIAL,
     TRANSPOSED,
     UNROLLED_STEPS,
@@ -61,8 +62,9 @@ KEPT = 12
 """Start schedules of a GPU."""
 SIMT = 4
 """Start schedules of a processor that is programmed as a GPU is, beside its own."""
-COMPUTED, FOLDED, TILES, PACKED = 8, 6, 2, 4
-"""How many are kept of phases and computed operands, of folds, of tiles beside groups, and of those with constants packed once."""
+COMPUTED, FOLDED, TILES, PACKED, BYTES = 8, 6, 2, 4, 2
+"""How many are kept of phases and computed operands, of folds, of tiles beside groups, of those with constants packed once, and of products of
+bytes."""
 
 
 def starts(
@@ -85,6 +87,7 @@ def starts(
         found |= dict.fromkeys(_gpu_ranked(f)[:KEPT])
         return list(found | {(): None})
     trials = f.trials
+    found |= dict.fromkeys(_of_bytes(f))
     alone = with_early_exits(trials, finished(trials, streamed(trials, joined_places(trials, _ranked(f, phase)))))
 
     def parts(k: Kernel) -> list[Opts]:
@@ -104,6 +107,12 @@ def starts(
         first = short(next(iter(found)))
         log.debug("%s for %s, %d threads: %d start schedules, the first %s", kernel.name, target.name, threads, len(found), first)
     return list(found)
+
+
+def _of_bytes(f: StartFacts) -> list[Opts]:
+    """The likeliest schedules of products of bytes with scales. They come first: nothing that takes such a sum apart, or computes its operands
+    before, leaves the instruction that adds four products its bytes."""
+    return list(islice((o for o in map(f.trials.legal_at_once, SCALED_BYTES.guesses(f)) if o is not None), BYTES))
 
 
 def _ranked(f: StartFacts, phase: bool) -> Iterable[Opts]:
@@ -223,8 +232,10 @@ def quick_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[
     if target.kind == "gpu":
         choice.ask_all(_gpu_wishes(choice.f))
         return list(dict.fromkeys((*choice.best_first(), ())))
-    _ask_rules(choice)
     trials = choice.trials
+    if bytes_first := _of_bytes(choice.f):
+        return [*bytes_first, ()]
+    _ask_rules(choice)
     streams = streamed(trials, joined_places(trials, choice.best_first()), 1)
     found = list(hoisted(trials, streams, lambda k: quick_starts(k, target, threads, part=True), 1, part=part))
     packed = _Choice(StartFacts(kernel, target, threads))

@@ -13,8 +13,8 @@ from ...ir.dtypes import index, int32
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
 from ...opts.access import accesses, strides_of
+from ...opts.analysis.dot_instructions import GROUP, factors, scaled_dot
 from ...opts.analysis.dot_instructions import NARROW as NARROW_TYPES
-from ...opts.analysis.dot_instructions import factors
 from ...opts.analysis.extremes import combine_of
 from ...opts.analysis.structure import extent
 from ...opts.defaults import fit, one_by_one, site_name, waste
@@ -131,6 +131,37 @@ def _consecutive(kernel: Kernel, n: Nest, a: Node) -> bool:
     """Whether a nest reads something along an axis, and all of that is consecutive there."""
     read = [x.strides for x in accesses(kernel, n) if not x.store and x.strides.get(a, 0) != 0]
     return bool(read) and all(s[a] == 1 for s in read)
+
+
+# bytes with scales ----------------------------------------------------------------------------------------------------
+SHARED = ((4, 4), (2, 4), (4, 2), (2, 2))
+"""Rows of weights by rows of activations whose sums are in registers at once, where there are 32 of these, the likeliest first."""
+SHARED_FEW = ((2, 4), (2, 2), (1, 4))
+"""The same with 16."""
+ROWS = (4, 2, 1)
+"""Rows of weights for one of activations."""
+
+
+class ScaledBytes(StartRule):
+    """Weights of few bits by activations of eight, whose products one instruction adds in fours (`analysis/dot_instructions.py`): lanes along a
+    group, and rows of both in registers. A weight's bytes are then made once for all rows of activations."""
+
+    name = "scaled bytes"
+
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
+        for n in f.reductions:
+            for along in n.reduce_axes:
+                found = scaled_dot(f.target, n, along)
+                if found is None or not isinstance(along.arg.extent, int) or along.arg.extent % GROUP:
+                    continue
+                rows = [a for a in f.shared if a in axes_of(found.a) and extent(a) > 1]
+                others = [a for a in f.shared if a in axes_of(found.b) and extent(a) > 1]
+                tiles = (SHARED if f.target.registers >= 32 else SHARED_FEW) if others else tuple((r, 1) for r in ROWS)
+                outer = [opt("PARALLEL", site_name(a)) for a in (rows or others)[:1]]
+                for tile in tiles:
+                    pairs = ((axes[-1], k) for axes, most in zip((rows, others), tile) if axes for k in (fit(extent(axes[-1]), most),))
+                    several = [opt("UPCAST", site_name(a), k) for a, k in pairs if k > 1]
+                    yield (opt("UPCAST", site_name(along), GROUP), *several, *outer, *with_rows(f.kernel, f.target))
 
 
 # groups with a scale --------------------------------------------------------------------------------------------------

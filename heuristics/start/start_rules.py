@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .chains import StencilChains
 from .contractions import Contractions
-from .dot_products import NarrowIntegers, RowsAgainstRows, ScaledGroups
+from .dot_products import NarrowIntegers, RowsAgainstRows, ScaledBytes, ScaledGroups
 from .gpu.matrix_instructions import TensorFolds, WarpgroupProducts, WarpProducts
 from .gpu.thread_folds import GridChains, ThreadFolds
 from .gpu.thread_products import ThreadProducts
@@ -29,7 +29,7 @@ from .weighted_folds import WeightedFolds
 
 GROUPS, FOLDS, CONTRACTIONS, ROWS = NeighbourGroups(), WeightedFolds(), Contractions(), Rows()
 ROWS_AGAINST_ROWS, REUSED_READS, UNROLLED_STEPS = RowsAgainstRows(), ReusedReads(), UnrolledSteps()
-EACH_AXIS, TRANSPOSED, RESIDUES = EachAxis(), Transposed(), ResidueClasses()
+EACH_AXIS, TRANSPOSED, RESIDUES, SCALED_BYTES = EachAxis(), Transposed(), ResidueClasses(), ScaledBytes()
 ALONG_ROWS, COLUMN_CHAINS = ProductsAlongRows(), ColumnsInChains()
 
 SPECIAL: tuple[StartRule, ...] = (
@@ -61,7 +61,18 @@ SPECIAL: tuple[StartRule, ...] = (
 )
 """Rules for rows, columns, windows, scans and tables of a processor: those of one kind, which the model ranks together."""
 
-CPU_RULES: tuple[StartRule, ...] = (GROUPS, FOLDS, RESIDUES, CONTRACTIONS, UNROLLED_STEPS, ROWS, *SPECIAL, EACH_AXIS, TRANSPOSED)
+CPU_RULES: tuple[StartRule, ...] = (
+    GROUPS,
+    FOLDS,
+    RESIDUES,
+    SCALED_BYTES,
+    CONTRACTIONS,
+    UNROLLED_STEPS,
+    ROWS,
+    *SPECIAL,
+    EACH_AXIS,
+    TRANSPOSED,
+)
 """All rules of a processor."""
 
 GPU_RULES: tuple[StartRule, ...] = (

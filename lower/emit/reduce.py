@@ -24,7 +24,7 @@ from ..expr import NestEval
 from ..lowering import Lowering
 from ..pieces import Piece
 from ..storage import Array, Assignment, Key, Registers
-from . import addition_chains
+from . import addition_chains, scaled_dots
 from .accumulators import Accumulators
 from .addition_chains import ShortChains, Sizes
 from .fast_path import step_with_fast_path
@@ -241,6 +241,8 @@ def _accumulators(low: Lowering, n: Nest, windows: bool = True) -> type[Accumula
     if n.name in low.sched.places:
         return IndexAccumulators
     t = low.sched.tensors.get(n.name)
+    if t is None and scaled_dots.found(low, n) is not None:
+        return scaled_dots.ScaledDots
     if t is None:
         return WindowExtremes if windows and suits(low, n) else Accumulators
     return WarpgroupAccumulators if t.row.unit > low.sched.target.warp else TensorAccumulators

@@ -4,16 +4,18 @@ Start schedules, the roofline, the actions of a search, the rules of TC and `low
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
 
 from ...ir import index as ix
 from ...ir.body import Reduce
 from ...ir.buffer import load_parts
-from ...ir.dtypes import DType, int8, int16, int32, uint8
+from ...ir.dtypes import DType, float32, int8, int16, int32, uint8
 from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of
+from ...ir.node import Node, axes_of, walk
 from ...targets import Target, instructions
-from ...targets.instructions import Instruction
+from ...targets.instructions import BY_NAME, Instruction
 from ..access import stride
 from ..axis_plan import Part
 from ..nests import Nest, flat, plain
@@ -79,6 +81,101 @@ def inner_loops(s: Scheduled, nest: Nest) -> list[Part]:
     return loops[last + 1 :]
 
 
+# scaled sums ----------------------------------------------------------------------------------------------------------
+GROUP = 32
+"""Products that one instruction adds in fours, for sums with a scale for each so many."""
+GROUPED_ROWS = ("vpdpbusd256", "vpdpbusd256vl", "vpmaddwd256")
+"""Instructions that do, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledDot:
+    """A sum of float(a · b) · scales, where `a` is `less` below what fits an unsigned byte, `b` is a load of signed bytes, and the scales are
+    the same for GROUP neighbours along the lanes. (A weight's bits and its scale, by activations of eight bits and theirs.) The products
+    of whole numbers are exact, so that they may be added before they are scaled."""
+
+    row: Instruction
+    a: Node
+    less: int
+    b: Node
+    scales: tuple[Node, ...]
+
+
+def scaled_dot(target: Target, nest: Nest, axis: Node) -> ScaledDot | None:
+    """How a sum is one of these with its lanes along a reduced axis; None where it is not, or the target has no instruction for it."""
+    made = nest.value.expr if nest.value is not None else None
+    row = next((BY_NAME[r] for r in GROUPED_ROWS if BY_NAME[r].flag in target.features), None)
+    if (
+        row is None
+        or not isinstance(made, Reduce)
+        or made.combine != "add"
+        or made.dtype is not float32
+        or target.lang not in ("llvm", "c")
+    ):
+        return None
+    factors = list(_factors(nest.expr))
+    whole = [f for f in factors if f.op == "cast" and f.src[0].op == "mul" and f.src[0].dtype is int32]
+    scales = tuple(f for f in factors if f not in whole)
+    if len(whole) != 1 or not all(_same_in_groups(x, axis) for x in scales):
+        return None
+    for a, b in permutations(whole[0].src[0].src):
+        found = _above(a)
+        bytes_too = b.op == "cast" and b.src[0].op == "load" and b.src[0].dtype is int8 and axis in axes_of(b)
+        if found is not None and bytes_too and all(load_parts(n)[2] is None for n in walk(a, b) if n.op == "load"):
+            return ScaledDot(row, found[0], found[1], b.src[0], scales)
+    return None
+
+
+def scheduled_dot(s: Scheduled, nest: Nest, lane: Part | None) -> ScaledDot | None:
+    """The same of a schedule: its lanes are whole groups, side by side in memory."""
+    if lane is None or lane.axis not in nest.reduce_axes or lane.trips % GROUP or any(s.plans[a].masked for a in nest.reduce_axes):
+        return None
+    found = scaled_dot(s.target, nest, lane.axis)
+    return found if found is not None and _consecutive(s, nest, found.b, lane) else None
+
+
+def _factors(x: Node) -> Iterator[Node]:
+    if x.op == "mul" and x.dtype is float32:
+        for y in x.src:
+            yield from _factors(y)
+    else:
+        yield x
+
+
+def _same_in_groups(x: Node, axis: Node) -> bool:
+    """Whether an expression is the same for GROUP neighbours along an axis."""
+    if x.op == "div" and x.src[0] is axis and x.arg % GROUP == 0:
+        return True
+    return x is not axis and all(_same_in_groups(y, axis) for y in x.src)
+
+
+def _above(a: Node) -> tuple[Node, int] | None:
+    """(what fits an unsigned byte, what is taken off it) for whole numbers; None where neither is known. Of a signed byte, the first is the
+    number itself, with half its range to be added."""
+    if a.op == "cast" and a.src[0].op == "load" and a.src[0].dtype is int8:
+        return a, 128
+    less = 0
+    if a.op in ("add", "sub") and a.src[1].op == "const":
+        a, less = a.src[0], int(a.src[1].arg) * (1 if a.op == "sub" else -1)
+    return (a, less) if 0 <= less < 1 << 7 and most_of_byte(a) is not None else None
+
+
+def most_of_byte(x: Node) -> int | None:
+    """The largest that an expression can be which bytes hold on every step of the way; None where it is not of that kind."""
+    if x.op == "cast" and x.src[0].op == "load" and x.src[0].dtype is uint8:
+        return 255
+    if x.op not in ("and", "or", "shr"):
+        return None
+    first = most_of_byte(x.src[0])
+    if x.op == "shr":
+        return first
+    if x.op == "and" and x.src[1].op == "const" and first is not None:
+        return min(first, int(x.src[1].arg)) if x.src[1].arg >= 0 else None
+    second = most_of_byte(x.src[1])
+    return None if first is None or second is None else (1 << max(first, second).bit_length()) - 1
+
+
+# neighbours -----------------------------------------------------------------------------------------------------------
 NARROW = (int8, uint8, int16)
 """Types whose numbers 16 signed bits hold."""
 

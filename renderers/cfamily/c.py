@@ -216,13 +216,12 @@ class CEmitter(CFamilyEmitter):
 
     def dot(self, s: Instr, out: Val) -> None:
         row = BY_NAME.get(str(s.attr))
-        shapes = [(v.dtype, v.lanes) for v in s.args]
-        if row is None or shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
+        if row is None or [(v.dtype, v.lanes) for v in s.args] not in row.operands:
             raise BuildError(f"dot {s.attr} of {', '.join(v.type for v in s.args)} is not an operation of Programs")
         if row.flag not in self.target.features:
             raise BuildError(f"{self.target.name} has no {row.name} (it lacks {row.flag})")
         acc, a, b = (self.of(v)[0] for v in s.args)
-        self.define(out, [f"{helpers.dot(self, row)}({acc}, {a}, {b})"])
+        self.define(out, [f"{helpers.dot(self, row, s.args[1].lanes)}({acc}, {a}, {b})"])
 
     def scale2(self, x: str, n: str, form: DType, width: int) -> str:
         if "avx512" not in self.target.features:

@@ -316,28 +316,31 @@ def store_streaming(e: CFamilyEmitter, form: DType, width: int, place: str) -> s
     return _define(e, name, f"void {name}({e.type(form)} *p, {v} x)", *body, "#else", f"*({place} *)p = x;", "#endif")
 
 
-def dot(e: CFamilyEmitter, row: Instruction) -> str:
-    """A row of `targets.instructions`: `a` is one word, in every lane."""
+def dot(e: CFamilyEmitter, row: Instruction, lanes: int) -> str:
+    """A row of `targets.instructions`: `a` has so many lanes, those of one word, which is in every lane, or those of `b`."""
     e.need("immintrin", "#include <immintrin.h>")
     bits = 8 * row.n * row.c.size
     whole = f"__m{bits}i"
     acc, operand = f"__m{bits}" if row.c.is_float else whole, f"__m{bits}bh" if row.a.is_float else whole
-    c, a, b = (e.type(form(d), n) for d, n in ((row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)))
-    word, name = splat(e, int32, bits // 32), f"dot_{row.name}"
+    c, a, b = (e.type(form(d), n) for d, n in ((row.c, row.n), (row.a, lanes), (row.b, row.n * row.k)))
+    name, left, read = f"dot_{row.name}_{lanes}", f"({whole})a", []
+    if lanes == row.k:
+        left, read = (
+            f"({whole}){splat(e, int32, bits // 32)}(word)",
+            [f"{e.type(int32)} word;", "__builtin_memcpy(&word, &a, sizeof word);"],
+        )
     if row.halves == 2:
         mm = f"_mm{bits if bits > 128 else ''}"
-        logic = f"{mm}_and_si{bits}(({whole}){word}(word), {mm}_set1_epi16(255))"
+        logic = f"{mm}_and_si{bits}({left}, {mm}_set1_epi16(255))"
         return _define(
             e, name, f"{c} {name}({c} acc, {a} a, {b} b)",
-            f"{e.type(int32)} word;",
-            "__builtin_memcpy(&word, &a, sizeof word);",
+            *read,
             f"{whole} even = {row.call}({logic}, {mm}_srai_epi16({mm}_slli_epi16(({whole})b, 8), 8));",
-            f"{whole} odd = {row.call}({mm}_srli_epi16(({whole}){word}(word), 8), {mm}_srai_epi16(({whole})b, 8));",
+            f"{whole} odd = {row.call}({mm}_srli_epi16({left}, 8), {mm}_srai_epi16(({whole})b, 8));",
             f"return ({c}){mm}_add_epi32({mm}_add_epi32(({whole})acc, even), odd);",
         )  # fmt: skip
     return _define(
         e, name, f"{c} {name}({c} acc, {a} a, {b} b)",
-        f"{e.type(int32)} word;",
-        "__builtin_memcpy(&word, &a, sizeof word);",
-        f"return ({c}){row.call}(({acc})acc, ({operand}){word}(word), ({operand})b);",
+        *read,
+        f"return ({c}){row.call}(({acc})acc, ({operand}){left}, ({operand})b);",
     )  # fmt: skip

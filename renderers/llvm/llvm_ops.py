@@ -291,17 +291,18 @@ def convert(e: LlvmEmitter, x: str, src: DType, to: DType, lanes: int) -> str:
 def _dot(e: LlvmEmitter, s: Instr) -> str:
     acc, a, b = s.args
     row = BY_NAME.get(str(s.attr))
-    shapes = [(v.dtype, v.lanes) for v in s.args]
-    if row is None or shapes != [(row.c, row.n), (row.a, row.k), (row.b, row.n * row.k)]:
+    if row is None or [(v.dtype, v.lanes) for v in s.args] not in row.operands:
         raise unsupported(s)
     if row.flag not in e.target.features:
         raise BuildError(f"{e.target.name} has no {row.name} (it lacks {row.flag})")
     size = row.n * row.c.size
     words = vector("i32", size // 4)
-    # the group of `a` is one word, in every lane
-    word = e.emit(f"bitcast {type_of(a)} {e.of(a)} to i32")
-    first = e.emit(f"insertelement {words} poison, i32 {word}, i32 0")
-    every = e.emit(f"shufflevector {words} {first}, {words} poison, <{size // 4} x i32> zeroinitializer")
+    if a.lanes == row.k:  # one word, in every lane
+        word = e.emit(f"bitcast {type_of(a)} {e.of(a)} to i32")
+        first = e.emit(f"insertelement {words} poison, i32 {word}, i32 0")
+        every = e.emit(f"shufflevector {words} {first}, {words} poison, <{size // 4} x i32> zeroinitializer")
+    else:
+        every = e.emit(f"bitcast {type_of(a)} {e.of(a)} to {words}")
     ty = vector(row.word, size // (4 if row.word == "i32" else 2))
     left = every if ty == words else e.emit(f"bitcast {words} {every} to {ty}")
     right = e.emit(f"bitcast {type_of(b)} {e.of(b)} to {ty}")

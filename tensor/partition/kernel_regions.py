@@ -108,11 +108,15 @@ class Regions:
             return None
         if n.op == "reduce":
             return self._reduction(n, uses)
-        if n.op in ("elementwise", "gather"):
+        if n.op in ("elementwise", "gather") or self._narrows(n):
             iterations = [n.size if self._hoisted(u) else u.iterations for u in uses.values()]
             if (len(uses) > 1 or iterations[0] > n.size) and cost.cheaper_to_store(n, iterations, self._end):
                 return Rule.readers if len(uses) > 1 else Rule.operand
         return None
+
+    def _narrows(self, n: TensorNode) -> bool:
+        """Whether a conversion of what is computed makes it smaller: memory had better hold its result."""
+        return n.op == "cast" and n.dtype.size < n.src[0].dtype.size and n.src[0].op == "elementwise" and not self.is_stored(n.src[0])
 
     def _reduction(self, n: TensorNode, uses: dict[int, KernelUse]) -> Rule | None:
         if len(uses) > 1:

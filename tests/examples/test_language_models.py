@@ -3,6 +3,7 @@ a prompt is read, whatever the weights are stored in. `python tests/examples/tes
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import struct
@@ -212,6 +213,19 @@ def test_packed_weights_and_small_caches(tmp_path: Path) -> None:
         close(d.feed(IDS), wanted, tolerance)
         d.forget(39)
         close(d.feed(IDS[39:]), wanted, tolerance)
+
+
+@pytest.mark.slow
+def test_activations_of_eight_bits_are_near(tmp_path: Path) -> None:
+    """A prompt in floats that were rounded, and the last token in products of bytes."""
+    said = CASES["llama"]
+    path = folder(tmp_path / "m", said, "q8_0")
+    params, config, _ = generate.loaded(path, llama.config_of, llama.params_of, form="q8_0")
+    wanted = decoder(path, said, "q8_0").feed(IDS)
+    d = generate.Decoder(llama.model, params, dataclasses.replace(config, act="int8"))
+    d.feed(IDS[:-1])
+    found = d.feed(IDS[-1:])
+    assert 0 < np.abs(found - wanted).max() < 0.05 * np.abs(wanted).max()
 
 
 @pytest.mark.slow

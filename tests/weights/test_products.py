@@ -15,3 +15,60 @@ def test_products_of_one_row_and_an_odd_number_of_results(form: str) -> None:
     x, numbers = r.standard_normal((1, 512), np.float32), w.decoded().numpy().astype("float64")
     exact = x.astype("float64") @ numbers.T
     np.testing.assert_allclose(tw.jit(weights.linear)(tw.Tensor(x), w).numpy(), exact, rtol=0, atol=2e-5 * np.abs(exact).max())
+
+
+def in_bytes(x: np.ndarray, group: int) -> tuple[np.ndarray, np.ndarray]:
+    """The whole numbers and the scales that activations are rounded to."""
+    groups = x.reshape(len(x), -1, group)
+    step = np.abs(groups).max(-1, keepdims=True) / np.float32(127)
+    q = np.rint(groups / np.where(step > 0, step, 1))
+    return q.reshape(x.shape), np.repeat(step[..., 0], group, -1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("rows", "results", "columns"), [(1, 37, 512), (1, 64, 2048), (3, 8, 256), (8, 5, 512), (9, 12, 512)])
+def test_activations_of_eight_bits(form: str, rows: int, results: int, columns: int) -> None:
+    r = np.random.default_rng(rows + columns)
+    w = weights.quantize(r.standard_normal((results, columns), np.float32), form)
+    x = r.standard_normal((rows, columns), np.float32)
+    x[0, :32] = 0
+    q, scale = in_bytes(x, 32)
+    exact = (q * scale.astype("float64")) @ w.decoded().numpy().astype("float64").T
+    linear = tw.jit(lambda x, w: weights.linear(x, w, act="int8"))
+    np.testing.assert_allclose(linear(tw.Tensor(x), w).numpy(), exact, rtol=0, atol=2e-5 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(("form", "columns"), [("int8", 40), ("int8", 33), ("int4", 64), ("int4", 48)])
+def test_activations_of_rows_that_are_no_whole_groups(form: str, columns: int) -> None:
+    r = np.random.default_rng(columns)
+    w = weights.quantize(r.standard_normal((6, columns), np.float32), form, *((16,) if form == "int4" else ()))
+    x = r.standard_normal((2, columns), np.float32)
+    q, scale = in_bytes(x, 32 if columns % 32 == 0 else columns)
+    exact = (q * scale.astype("float64")) @ w.decoded().numpy().astype("float64").T
+    np.testing.assert_allclose(weights.linear(tw.Tensor(x), w, act="int8").numpy(), exact, rtol=0, atol=2e-5 * np.abs(exact).max())
+
+
+def test_shapes_and_biases_of_products_of_bytes() -> None:
+    r = np.random.default_rng(1)
+    w, b, x = (
+        weights.quantize(r.standard_normal((5, 64), np.float32), "q8_0"),
+        r.standard_normal(5, np.float32),
+        r.standard_normal((2, 3, 64), np.float32),
+    )
+    y = weights.linear(tw.Tensor(x), w, tw.Tensor(b), act="int8").numpy()
+    one = np.stack([weights.linear(tw.Tensor(v), w, tw.Tensor(b), act="int8").numpy() for v in x.reshape(6, 64)]).reshape(2, 3, 5)
+    np.testing.assert_allclose(y, one, rtol=0, atol=1e-5)
+    assert np.abs(y - (x @ w.decoded().numpy().T + b)).max() < 0.02 * np.abs(y).max()
+
+
+def test_activations_that_are_no_numbers_stay_seen() -> None:
+    x = np.ones((1, 64), np.float32)
+    x[0, 40] = np.nan
+    w = weights.quantize(np.ones((3, 64), np.float32), "q8_0")
+    assert np.isnan(weights.linear(tw.Tensor(x), w, act="int8").numpy()).all()
+
+
+def test_unknown_activations_are_refused() -> None:
+    w = weights.quantize(np.ones((3, 64), np.float32), "q8_0")
+    with pytest.raises(tw.UsageError, match="act is 'int8'"):
+        weights.linear(tw.Tensor(np.ones((1, 64), np.float32)), w, act="int4")

@@ -1,0 +1,98 @@
+"""Products of bytes with a scale for each group: the instruction that adds them in fours, and where it is not to be had."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from checks import check_compiled, check_floats, check_twin
+from tilewright import interp
+from tilewright.heuristics import quick_starts, starts
+from tilewright.ir import DType, Kernel, KernelBuilder, cast, float16, float32, int8, int32, uint8
+from tilewright.ir.node import Node
+from tilewright.lower import lower
+from tilewright.opts import apply, parse, short
+from tilewright.program.program import Instr, Program, statements
+from tilewright.targets import Target, named
+
+TARGETS = ("v2", "v3", "v4", "cascadelake", "alderlake", "sapphirerapids", "znver4")
+
+
+def product(
+    weights: str = "bytes", n: int = 12, m: int = 1, k: int = 128, g: int = 32, scale: DType = float16, masked: bool = False
+) -> Kernel:
+    """Rows of weights by rows of activations: signed bytes, halves of bytes, or bits from two arrays."""
+    kb = KernelBuilder("product")
+    j, i, l = kb.axis("m", m), kb.axis("n", n), kb.axis("k", k)
+    x, xs, s = kb.input("x", (m, k), int8), kb.input("xs", (m, k // 32), float32), kb.input("s", (n, k // g), scale)
+    a: Node
+    if weights == "bytes":
+        a = cast(kb.input("w", (n, k), int8)[i, l], int32)
+    else:
+        low = cast(kb.input("w", (n, k // 32, 16), uint8)[i, l // 32, l % 16], int32)
+        a = (low >> (cast(l % 32 // 16, int32) * 4)) & 15
+        if weights == "parts":
+            high = cast(kb.input("h", (n, k // 32, 16), uint8)[i, l // 32, l % 16], int32)
+            a = a | (high & 48)
+        a = a - 8
+    right = x.masked(l < k - 3, j, l) if masked else x[j, l]
+    total = kb.sum("total", (j, i), l, cast(a * cast(right, int32), float32) * (cast(s[i, l // g], float32) * xs[j, l // 32]))
+    kb.store("y", float32, (m, n), (j, i), total[j, i])
+    return kb.build()
+
+
+def dots(program: Program) -> set[str]:
+    """The instructions that a Program adds products with."""
+    return {str(s.attr) for p in program.phases for s in statements(p.body) if isinstance(s, Instr) and s.op == "dot"}
+
+
+def instruction(target: Target) -> set[str]:
+    if "avxvnni" in target.features:
+        return {"vpdpbusd256"}
+    return {"vpdpbusd256vl"} if "avx512vnni" in target.features else {"vpmaddwd256"} if "avx2" in target.features else set()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("weights", ["bytes", "halves", "parts"])
+@pytest.mark.parametrize(("m", "n"), [(1, 37), (3, 5), (8, 8)])
+def test_start_schedules_have_the_instruction(target: str, weights: str, m: int, n: int) -> None:
+    kernel, t = product(weights, n, m), named(target)
+    for first in (starts(kernel, t, 2)[0], quick_starts(kernel, t, 2)[0]):
+        assert dots(lower(apply(kernel, first, t))) == instruction(t), short(first)
+        check_floats(kernel, first, t)
+
+
+@pytest.mark.parametrize("target", ["v3", "sapphirerapids"])
+@pytest.mark.parametrize("weights", ["bytes", "halves", "parts"])
+@pytest.mark.parametrize("opts", ["Uk32", "Uk64", "Uk128 Un2", "Uk32 Un4 Um2 Pn", "Uk32 Rk:2", "Uk32 Un5"])
+def test_what_a_search_may_choose_is_right(target: str, weights: str, opts: str) -> None:
+    kernel = product(weights, 12, 2)
+    options = parse(opts)
+    assert dots(lower(apply(kernel, options, named(target))))
+    check_floats(kernel, options, named(target))
+    check_twin(kernel, options, named(target))
+    check_compiled(kernel, options)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(product(g=16), id="groups of 16"),
+        pytest.param(product(masked=True), id="under a mask"),
+        pytest.param(product(k=128 + 32), id="no whole vectors"),
+    ],
+)
+def test_other_sums_are_as_they_were(kernel: Kernel) -> None:
+    options = parse("Uk64")
+    assert not dots(lower(apply(kernel, options, named("sapphirerapids"))))
+    check_floats(kernel, options, named("sapphirerapids"))
+
+
+@pytest.mark.parametrize("target", ["v3", "sapphirerapids"])
+def test_extremes_of_both_bytes(target: str) -> None:
+    """-128 by -128, 255 less 8 by 127: no sum of four saturates."""
+    kernel = product("bytes", 2, 1, 32)
+    x, w = np.full((1, 32), -128, np.int8), np.stack([np.full(32, -128, np.int8), np.full(32, 127, np.int8)])
+    y = np.zeros((1, 2), np.float32)
+    one = {"x": x, "w": w, "xs": np.ones((1, 1), np.float32), "s": np.ones((2, 1), np.float16)}
+    interp.run(lower(apply(kernel, parse("Uk32"), named(target))), one | {"y": y})
+    assert y.tolist() == [[32 * 128.0 * 128, -32 * 128.0 * 127]]
