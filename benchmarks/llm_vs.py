@@ -5,11 +5,13 @@
 Each program is a process that holds its model and answers with the seconds of a burst; they are asked in turns, and medians count. A ratio is our
 tokens/s over the other's. `read_share`: bytes of weights a token over what one sum of 512 MB reads a second here, in the same turns. PyTorch takes part
 in float32 and bfloat16. llama.cpp is its Python package (llama-cpp-python, built from source with the gcc that is here), where it is installed: set
-LLAMA_CPP to the folder that holds it. A size that needs more than `--memory` GB is said and left out."""
+LLAMA_CPP to the folder that holds it. A size that needs more than `--memory` GB is said and left out. `ours_int8`: ours with
+activations of 8 bits, which is what llama.cpp computes with beside packed weights; keys that end in `_int8` compare it."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import statistics
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +44,10 @@ def matrices_of(size: str) -> float:
     return float(c.layers * sum(a * b for a, b in llama.matrices(c).values()) + c.tokens * c.width)
 
 
-def ours(size: str, form: str, threads: int) -> tuple[Callable[[], None], Callable[[], None]]:
+def ours(size: str, form: str, threads: int, act: str | None = None) -> tuple[Callable[[], None], Callable[[], None]]:
     from tilewright.examples import generate, llama
 
-    config = config_of(size)
+    config = dataclasses.replace(config_of(size), act=act)
     d = generate.Decoder(llama.model, llama.init(config, 0, generate.packing(form)), config, threads=threads)
     ids = np.random.default_rng(0).integers(0, config.tokens, PROMPT)
 
@@ -180,7 +183,7 @@ def bandwidth(size: str, form: str, threads: int) -> tuple[Callable[[], None], C
     return read, read
 
 
-PLAYERS = {"ours": ours, "llamacpp": llamacpp, "pytorch": pytorch, "bandwidth": bandwidth}
+PLAYERS = {"ours": ours, "ours_int8": partial(ours, act="int8"), "llamacpp": llamacpp, "pytorch": pytorch, "bandwidth": bandwidth}
 
 
 def play(name: str, size: str, form: str, threads: int) -> None:
@@ -222,13 +225,13 @@ def compared(size: str, form: str, threads: int, rounds: int, names: list[str]) 
         if n != "bandwidth":
             row |= {f"{n}_tokens_s": TOKENS / middle[n, "tokens"], f"{n}_prompt_s": PROMPT / middle[n, "prompt"]}
     for n in players:
-        if n not in ("ours", "bandwidth"):
-            row |= {
-                f"tokens_over_{n}": middle[n, "tokens"] / middle["ours", "tokens"],
-                f"prompt_over_{n}": middle[n, "prompt"] / middle["ours", "prompt"],
-            }
+        if n not in ("ours", "ours_int8", "bandwidth"):
+            for mine in (m for m in ("ours", "ours_int8") if m in players):
+                row |= {f"{what}_over_{n}{mine[4:]}": middle[n, what] / middle[mine, what] for what in ("tokens", "prompt")}
     reads = 4 * (1 << 27) / middle["bandwidth", "tokens"]
-    row |= {"read_gb_s": reads / 1e9, "read_share": matrices_of(size) * BITS[form] / 8 * TOKENS / middle["ours", "tokens"] / reads}
+    row["read_gb_s"] = reads / 1e9
+    for mine in (m for m in ("ours", "ours_int8") if m in players):
+        row[f"read_share{mine[4:]}"] = matrices_of(size) * BITS[form] / 8 * TOKENS / middle[mine, "tokens"] / reads
     return {k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}
 
 
@@ -251,6 +254,7 @@ def main() -> int:
             for form in a.forms:
                 names = [
                     "ours",
+                    *(["ours_int8"] if BITS[form] < 16 else []),
                     *(["llamacpp"] if "LLAMA_CPP" in os.environ else []),
                     *(["pytorch"] if BITS[form] >= 16 else []),
                     "bandwidth",
