@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ...ir.buffer import loads
 from ...ir.node import Node, axes_of, walk
-from ...opts.analysis.ragged import conditions, selected, sides
+from ...opts.analysis.ragged import conditions, entries_of_a_row, selected, sides
 from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
@@ -21,6 +21,8 @@ RESULTS = (8, 16, 4, 2, 1)
 """Vectors of results that are summed up at once."""
 STEPS = (2, 4)
 """Vectors of a row that are read in a step."""
+BESIDE, SHORT, LONG_ROWS = 4, 8, 32
+"""Short rows side by side, how many entries of each are taken at once, and from which mean on rows are long."""
 ROWS, ITEMS = 16, 64
 """Rows of a work item, and how many of those are enough for any number of threads."""
 GATHERED = 4
@@ -34,6 +36,7 @@ class RaggedRows(StartRule):
 
     def guesses(self, f: StartFacts) -> Iterator[Opts]:
         kernel = f.kernel
+        yield from _entries(f)
         reducing = [n for n in f.reductions if n.axes and _by_data(n)]
         joined = dict.fromkeys(family_name(kernel, a) for n in reducing for a in n.reduce_axes if len(kernel.families[a.arg.family]) > 1)
         for wish in dict.fromkeys((*w, *more) for n in reducing for w in _lanes(f, n) for more in _other_reductions(f, n)):
@@ -44,6 +47,25 @@ class RaggedRows(StartRule):
                 yield (*wish, *f.parallel(), *together)
                 if f.threads == 1:
                     yield (*wish, *together)
+
+    def quick(self, f: StartFacts) -> list[Opts]:
+        return list(_entries(f))
+
+
+def _entries(f: StartFacts) -> Iterator[Opts]:
+    """For rows of entries that lie one after the other: a few short rows side by side, or a long one by whole vectors."""
+    for n in f.reductions:
+        found = [(a, x[1]) for a in n.reduce_axes for c in conditions(n) for x in (sides(c),) if x is not None and a in axes_of(x[0])]
+        for axis, data in found[:1]:
+            mean = entries_of_a_row(data, extent(axis))
+            rows = [a for a in n.axes if a in axes_of(data)]
+            if mean is None or len(rows) != 1:
+                continue
+            items = (opt("TILE", site_name(rows[0]), ROWS), opt("PARALLEL", site_name(rows[0])))
+            side_by_side = (opt("UPCAST", site_name(rows[0]), BESIDE), opt("UPCAST", site_name(axis), SHORT))
+            whole = (opt("UPCAST", site_name(axis), 2 * f.lanes),)
+            for wish in (side_by_side, whole) if mean <= LONG_ROWS else (whole, side_by_side):
+                yield (*wish, *items) if f.threads > 1 else wish
 
 
 def _lanes(f: StartFacts, n: Nest) -> Iterator[Opts]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
-from math import prod
+from math import log, prod, sqrt
 
 from ...ir import index as ix
 from ...ir.body import identity
@@ -152,8 +152,36 @@ def ragged_share(sched: Scheduled, nest: Nest) -> float:
                 continue
             if worth(sched, (nest,), looped[0]):
                 beside = prod(p.trips for p in sched.lanes(nest).regs if p.axis in axes_of(data))
-                out = min(out, beside / (beside + 1) + plan.block / (2 * extent))
+                mean = entries_of_a_row(data, extent)
+                if mean is None:
+                    out = min(out, beside / (beside + 1) + plan.block / (2 * extent))
+                else:
+                    out = min(out, (mean + sqrt(2 * mean * log(beside)) + plan.block / 2) / extent)
     return out
+
+
+def entries_of_a_row(data: Node, extent: int) -> float | None:
+    """How many entries a row has in the mean, where data says from where to where each row goes, and no row begins before the one before
+    ends; None where rows may overlap."""
+    read = [n for n in walk(data) if n.op == "load"]
+    if len(read) < 2 or not all(load_parts(n)[0].ascending for n in read):
+        return None
+    return extent / max(1, prod(ix.upper(a.arg.extent) for a in axes_of(data)))
+
+
+def unforeseen_ends(sched: Scheduled, nest: Nest) -> float:
+    """How many loops over rows' entries end in a step that no processor foresees: for rows of random lengths around their mean."""
+    if nest.kind != "reduce" or not cuttable(sched):
+        return 0.0
+    for place, data, _ in (x for c in conditions(nest) for x in (sides(c),) if x is not None):
+        for axis in (a for a in nest.reduce_axes if a in axes_of(place)):
+            mean = entries_of_a_row(data, ix.upper(axis.arg.extent))
+            if mean is not None:
+                rows = prod(ix.upper(a.arg.extent) for a in axes_of(data))
+                beside = prod(p.trips for p in sched.lanes(nest).regs if p.axis in axes_of(data))
+                block = sched.plans[axis].block  # (whole steps, and what is left of a row, each have a loop)
+                return (1 + (block < mean)) * rows / beside * min(1.0, 2 * sqrt(mean) / block)
+    return 0.0
 
 
 def _rows_taken(sched: Scheduled, nest: Nest, place: Node, data: Node) -> float:
