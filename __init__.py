@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .tensor import register_gradient as register_gradient
     from .tensor import scan as scan
     from .tensor import set_default_float as set_default_float
+    from .tensor import sparse as sparse
     from .tensor import stop_gradient as stop_gradient
     from .tensor import tree_map as tree_map
     from .tensor import value_and_grad as value_and_grad
@@ -79,7 +80,7 @@ _WHERE = {
     **dict.fromkeys(
         (
             "Tensor", "Var", "checkpoint", "compute", "cond", "debug", "fori_loop", "grad", "jit", "jvp", "memory_cap", "nn", "operation", "optim",
-            "register_gradient", "scan", "set_default_float", "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap", "while_loop",
+            "register_gradient", "scan", "set_default_float", "sparse", "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap", "while_loop",
         ),
         "tensor",
     ),

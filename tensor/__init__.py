@@ -3,6 +3,7 @@
 from . import debug as debug
 from . import nn as nn
 from . import optim as optim
+from . import sparse as sparse
 from .capture.decorator import jit as jit
 from .complex_tensor import ComplexTensor as ComplexTensor
 from .gradients.grad import checkpoint as checkpoint

@@ -1,0 +1,184 @@
+"""Sparse matrices in compressed rows, and reductions of segments: rows whose ends are read from memory, as kernels over the entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.builder import KernelBuilder
+from ..ir.errors import OutOfRangeError, UsageError
+from ..ir.kernel import Kernel
+from ..ir.node import Node
+from .graph.source_lines import at, user_line
+from .operations import ArraySpec, operation, register_gradient
+from .tensor import Tensor
+
+__all__ = ["CSR", "segment_max", "segment_sum"]
+
+
+class CSR:
+    """A sparse matrix in compressed rows: row i has the entries `data[k]` at the columns `indices[k]`, for k from `indptr[i]` to
+    `indptr[i + 1] − 1`. Columns may come in any order; entries at one place are added up.
+
+    `indptr`: integers (rows + 1,), from 0 to the number of entries, none less than the one before. `indices`: integers (entries,), from 0
+    to columns − 1. `data`: floats (entries,). `shape`: (rows, columns). Arrays and tensors are taken; arrays are looked at here, once.
+    Raises UsageError and OutOfRangeError for what is no such matrix.
+
+    `matrix @ x` is the product with a vector (columns,) or a matrix (columns, n) of the type of `data`, in eager code and in captured
+    functions. It has gradients to `data` and to x."""
+
+    def __init__(self, indptr: Any, indices: Any, data: Any, *, shape: tuple[int, int]) -> None:
+        if not isinstance(shape, (tuple, list)) or len(shape) != 2:
+            raise UsageError(f"CSR: shape is {shape!r}; give (rows, columns){at(user_line())}")
+        self.shape: tuple[int, int] = (int(shape[0]), int(shape[1]))
+        begins, columns = _integers("indptr", indptr), _integers("indices", indices)
+        self.data = data if isinstance(data, Tensor) else Tensor(data)
+        (rows, width), entries = self.shape, columns.shape[0]
+        if begins.shape != (rows + 1,):
+            raise UsageError(f"CSR: indptr has {begins.shape[0]} elements, and {rows} rows have {rows + 1}{at(user_line())}")
+        if tuple(self.data.shape) != (entries,) or not self.data.dtype.is_float:
+            what = f"{self.data.dtype}{list(self.data.shape)}"
+            raise UsageError(f"CSR: data is {what}; give floats, one for each of the {entries} indices{at(user_line())}")
+        _check_offsets("CSR", "indptr", indptr, entries)
+        if not isinstance(indices, Tensor):
+            given = np.asarray(indices)
+            wrong = given[(given < 0) | (given >= width)][:1]
+            if wrong.size:
+                raise OutOfRangeError(f"CSR: the column {int(wrong[0])} is outside of 0..{width - 1}{at(user_line())}")
+        self.indptr, self.indices = begins, columns
+
+    @property
+    def nnz(self) -> int:
+        """How many entries there are."""
+        return int(self.indices.shape[0])
+
+    def __matmul__(self, x: Any) -> Tensor:
+        x = x if isinstance(x, Tensor) else Tensor(x)
+        if len(x.shape) not in (1, 2) or x.shape[0] != self.shape[1]:
+            raise UsageError(f"a CSR matrix {list(self.shape)} @ {list(x.shape)}: give (columns,) or (columns, n){at(user_line())}")
+        if x.dtype is not self.data.dtype:
+            raise UsageError(f"a CSR matrix of {self.data.dtype} @ {x.dtype}: cast one of them, x.astype(...){at(user_line())}")
+        found: Tensor = sparse_product(self.indptr, self.indices, self.data, x)
+        return found
+
+    def __repr__(self) -> str:
+        return f"CSR({self.shape[0]} × {self.shape[1]}, {self.nnz} entries of {self.data.dtype})"
+
+
+def segment_sum(data: Any, indptr: Any) -> Tensor:
+    """The sums of segments: of the rows `data[indptr[i]:indptr[i + 1]]` of an array (n,) or (n, width), one for each i; 0 of none.
+
+    `indptr` are integers from 0 to n, none less than the one before: an array is looked at here. Raises UsageError and
+    OutOfRangeError for others. It has a gradient."""
+    found: Tensor = segment_reduction(*_segments("segment_sum", data, indptr), combine="add")
+    return found
+
+
+def segment_max(data: Any, indptr: Any) -> Tensor:
+    """The largest of segments, as `segment_sum`; −∞ of none. Equal largest ones share the gradient."""
+    found: Tensor = segment_reduction(*_segments("segment_max", data, indptr), combine="max")
+    return found
+
+
+def _segments(name: str, data: Any, indptr: Any) -> tuple[Tensor, Tensor]:
+    data, begins = data if isinstance(data, Tensor) else Tensor(data), _integers("indptr", indptr)
+    if len(data.shape) not in (1, 2) or not data.dtype.is_float or not begins.shape[0]:
+        raise UsageError(
+            f"{name} of {data.dtype}{list(data.shape)} in segments {list(begins.shape)}: floats of 1 or 2 dimensions{at(user_line())}"
+        )
+    _check_offsets(name, "indptr", indptr, int(data.shape[0]))
+    return begins, data
+
+
+def _integers(name: str, given: Any) -> Tensor:
+    """A vector of integers as a tensor."""
+    found = given if isinstance(given, Tensor) else Tensor(np.asarray(given))
+    if len(found.shape) != 1 or not found.dtype.is_int:
+        raise UsageError(f"{name} is {found.dtype}{list(found.shape)}; give a vector of integers{at(user_line())}")
+    return found
+
+
+def _check_offsets(who: str, name: str, given: Any, entries: int) -> None:
+    """Whether an array is where rows begin and end."""
+    if isinstance(given, Tensor):
+        return
+    begins = np.asarray(given)
+    if begins.size and (begins[0] != 0 or begins[-1] != entries):
+        raise OutOfRangeError(f"{who}: {name} goes from {begins[0]} to {begins[-1]}, and there are {entries} entries{at(user_line())}")
+    down = np.flatnonzero(begins[1:] < begins[:-1])[:1]
+    if down.size:
+        i = int(down[0])
+        raise OutOfRangeError(f"{who}: {name} has {begins[i]} before {begins[i + 1]}, at {i}: rows begin in order{at(user_line())}")
+
+
+# kernels ----------------------------------------------------------------------------------------------------
+@operation
+def sparse_product(indptr: ArraySpec, indices: ArraySpec, data: ArraySpec, x: ArraySpec) -> Kernel:
+    """Rows of entries times a vector or a matrix."""
+    kb = KernelBuilder("sparse_product")
+    rows, (entries,) = indptr.shape[0] - 1, indices.shape
+    i, k, js = _rows(kb, indptr, entries, x.shape[1:])
+    column = kb.input("indices", indices.shape, indices.dtype, range=(0, _size(x.shape[0]) - 1))
+    a, dense = kb.input("data", data.shape, data.dtype), kb.input("x", x.shape, x.dtype)
+    total = kb.sum("total", (i, *js), k, a[k] * dense[(column[k], *js)])
+    kb.store("y", x.dtype, (rows, *x.shape[1:]), (i, *js), total[(i, *js)])
+    return kb.build()
+
+
+@operation
+def segment_reduction(indptr: ArraySpec, data: ArraySpec, combine: str) -> Kernel:
+    """Rows of entries, combined."""
+    kb = KernelBuilder("segments")
+    i, k, js = _rows(kb, indptr, data.shape[0], data.shape[1:])
+    a = kb.input("data", data.shape, data.dtype)
+    total = kb.reduce("add" if combine == "add" else "max", "total", (i, *js), k, a[(k, *js)])
+    kb.store("y", data.dtype, (indptr.shape[0] - 1, *data.shape[1:]), (i, *js), total[(i, *js)])
+    return kb.build()
+
+
+def _rows(kb: KernelBuilder, indptr: ArraySpec, entries: int | Node, width: tuple[int | Node, ...]) -> tuple[Node, Node, tuple[Node, ...]]:
+    """The axes of rows, of a row's entries, and of what each entry has."""
+    i = kb.axis("i", indptr.shape[0] - 1)
+    p = kb.input("indptr", indptr.shape, indptr.dtype, range=(0, _size(entries)), ascending=True)
+    return i, kb.axis("k", (p[i], p[i + 1])), tuple(kb.axis("j", n) for n in width)
+
+
+def _size(n: int | Node) -> int:
+    if isinstance(n, Node):
+        raise UsageError(
+            f"sparse matrices and segments have sizes that are numbers; capture them in a function of their own{at(user_line())}"
+        )
+    return n
+
+
+# gradients --------------------------------------------------------------------------------------------------
+def rows_of(indptr: Tensor, entries: int) -> tuple[Tensor, Tensor]:
+    """(the row of each entry, whether it has one)."""
+    begun = Tensor(np.zeros(entries + 1, np.int32)).scatter_add(indptr[1:], 1)
+    row, place = begun.cumsum(0)[:entries], Tensor(np.arange(entries, dtype=np.int32))
+    return row.minimum(indptr.shape[0] - 2), (place >= indptr[0]) & (place < indptr[-1])
+
+
+def _product_gradient(dy: Tensor, y: Tensor, indptr: Tensor, indices: Tensor, data: Tensor, x: Tensor) -> tuple[Any, ...]:
+    row, there = rows_of(indptr, int(indices.shape[0]))
+    each, wide = dy.take(row, axis=0), len(x.shape) == 2
+    products = each * x.take(indices, axis=0)
+    ddata = there.where(products.sum(1) if wide else products, 0.0)
+    weights = there.where(data, 0.0)
+    dx = Tensor(np.zeros(x.shape, x.dtype.np)).scatter_add(indices, each * (weights[:, None] if wide else weights))
+    return None, None, ddata, dx
+
+
+def _segment_gradient(dy: Tensor, y: Tensor, indptr: Tensor, data: Tensor, combine: str) -> tuple[Any, ...]:
+    row, there = rows_of(indptr, int(data.shape[0]))
+    there = there[:, None] if len(data.shape) == 2 else there
+    if combine == "add":
+        return None, there.where(dy.take(row, axis=0), 0.0)
+    hit = (data == y.take(row, axis=0)).where(1.0, 0.0).astype(data.dtype)
+    many = segment_reduction(indptr, hit, combine="add").maximum(1.0)
+    return None, there.where(hit * (dy / many).take(row, axis=0), 0.0)
+
+
+register_gradient(sparse_product, _product_gradient)
+register_gradient(segment_reduction, _segment_gradient)

@@ -1,0 +1,102 @@
+"""Sparse matrices in compressed rows and segments, as tensors."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import tilewright as tw
+from csr_structures import LENGTHS, structure
+from tilewright import OutOfRangeError, Tensor, UsageError, sparse
+
+ROWS, COLUMNS = 37, 29
+Array = np.ndarray[Any, Any]
+
+
+def matrix(name: str, dtype: str, at: str) -> tuple[Array, Array, Array, Array]:
+    """(indptr, indices, data, the same dense)."""
+    begins, column = structure(name, ROWS, COLUMNS, at)
+    column = column[: begins[-1]]
+    data = np.random.default_rng(1).standard_normal(len(column)).astype(dtype)
+    dense = np.zeros((ROWS, COLUMNS))
+    np.add.at(dense, (np.repeat(np.arange(ROWS), np.diff(begins)), column), data)
+    return begins, column, data, dense
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_products_and_their_gradients(name: str) -> None:
+    number = list(LENGTHS).index(name)
+    dtype, at, width = ("float32", "float64")[number % 2], ("int32", "int64")[number // 2 % 2], (None, 5)[number % 3 > 0]
+    begins, column, data, dense = matrix(name, dtype, at)
+    x = np.random.default_rng(2).standard_normal((COLUMNS, width) if width else COLUMNS).astype(dtype)
+    w = np.random.default_rng(3).standard_normal((ROWS, width) if width else ROWS).astype(dtype)
+    close = {"atol": 1e-4 if dtype == "float32" else 1e-12}
+
+    def product(data: Any, x: Any) -> Any:
+        return sparse.CSR(begins, column, data, shape=(ROWS, COLUMNS)) @ x
+
+    np.testing.assert_allclose(product(data, x).numpy(), dense @ x, **close)
+    np.testing.assert_allclose(tw.jit(product)(data, x).numpy(), dense @ x, **close)
+    of_data, of_x = tw.jit(tw.grad(lambda data, x: (product(data, x) * Tensor(w)).sum(), argnums=(0, 1)))(Tensor(data), Tensor(x))
+    row = np.repeat(np.arange(ROWS), np.diff(begins))
+    np.testing.assert_allclose(of_x.numpy(), dense.T @ w, **close)
+    np.testing.assert_allclose(of_data.numpy(), (w[row] * x[column]).reshape(len(row), -1).sum(1), **close)
+
+
+@pytest.mark.parametrize("name", ["random", "empty rows", "one dense row", "empty ends"])
+@pytest.mark.parametrize("width", [None, 6])
+def test_segments_and_their_gradients(name: str, width: int | None) -> None:
+    begins, column, _, _ = matrix(name, "float64", "int64")
+    x = np.random.default_rng(4).integers(-3, 4, (len(column), width) if width else len(column)).astype("float64")
+    parts = [x[s:e] for s, e in pairwise(begins)]
+    total, most = sparse.segment_sum(x, begins).numpy(), sparse.segment_max(x, begins).numpy()
+    np.testing.assert_array_equal(total, [p.sum(0) for p in parts])
+    np.testing.assert_array_equal(most, [p.max(0) if len(p) else np.full(p.shape[1:], -np.inf) for p in parts])
+    w = np.random.default_rng(5).standard_normal(total.shape)
+    added = tw.grad(lambda x: (sparse.segment_sum(x, begins) * Tensor(w)).sum())(Tensor(x))
+    np.testing.assert_array_equal(added.numpy(), np.repeat(w, np.diff(begins), axis=0))
+    finite = Tensor(np.isfinite(most))
+    taken = tw.grad(lambda x: finite.where(sparse.segment_max(x, begins) * Tensor(w), 0.0).sum())(Tensor(x))
+    share = [(p == p.max(0)) / (p == p.max(0)).sum(0) * v for p, v in zip(parts, w, strict=True) if len(p)]
+    np.testing.assert_allclose(taken.numpy(), np.concatenate(share), atol=1e-12)
+
+
+def test_entries_of_no_row_have_no_gradient() -> None:
+    """Where tensors say how rows lie, nobody has looked at them."""
+    begins, column, data = Tensor(np.array([1, 2, 4])), np.array([0, 1, 1, 0, 2]), Tensor(np.arange(1.0, 6.0))
+    found = tw.grad(lambda d: (sparse.CSR(begins, column, d, shape=(2, 3)) @ np.array([1.0, 10.0, 100.0])).sum())(data)
+    assert found.numpy().tolist() == [0.0, 10.0, 10.0, 1.0, 0.0]
+
+
+def test_what_is_no_matrix() -> None:
+    begins, column, data = np.array([0, 1, 3]), np.array([0, 2, 1]), np.ones(3)
+
+    def made(**other: Any) -> sparse.CSR:
+        given = {"indptr": begins, "indices": column, "data": data, "shape": (2, 3), **other}
+        return sparse.CSR(given["indptr"], given["indices"], given["data"], shape=given["shape"])
+
+    assert repr(made()) == "CSR(2 × 3, 3 entries of float64)" and made().nnz == 3
+    with pytest.raises(UsageError, match="indptr has 2 elements, and 2 rows have 3"):
+        made(indptr=begins[:2])
+    with pytest.raises(OutOfRangeError, match="indptr has 2 before 1, at 1: rows begin in order"):
+        made(indptr=np.array([0, 2, 1, 3]), shape=(3, 3))
+    with pytest.raises(OutOfRangeError, match="indptr goes from 0 to 2, and there are 3 entries"):
+        made(indptr=np.array([0, 1, 2]))
+    with pytest.raises(OutOfRangeError, match=r"the column 2 is outside of 0\.\.1"):
+        made(shape=(2, 2))
+    with pytest.raises(UsageError, match=r"data is float64\[2\]; give floats, one for each of the 3 indices"):
+        made(data=data[:2])
+    with pytest.raises(UsageError, match=r"indices is float64\[3\]; give a vector of integers"):
+        made(indices=data)
+    with pytest.raises(UsageError, match=r"shape is 3; give \(rows, columns\)"):
+        made(shape=3)
+    with pytest.raises(UsageError, match="a CSR matrix of float64 @ float32: cast one of them"):
+        made() @ np.ones(3, "float32")
+    with pytest.raises(UsageError, match=r"a CSR matrix \[2, 3\] @ \[4\]: give \(columns,\) or \(columns, n\)"):
+        made() @ np.ones(4)
+    with pytest.raises(OutOfRangeError, match="element of indices 3 is out of range"):
+        (made(indices=Tensor(np.array([0, 3, 1]))) @ np.ones(3)).numpy()
+    with pytest.raises(UsageError, match="segment_sum of int64"):
+        sparse.segment_sum(np.arange(3), begins)
