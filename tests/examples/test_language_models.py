@@ -224,8 +224,8 @@ def test_activations_of_eight_bits_are_near(tmp_path: Path) -> None:
     wanted = decoder(path, said, "q8_0").feed(IDS)
     d = generate.Decoder(llama.model, params, dataclasses.replace(config, act="int8"))
     d.feed(IDS[:-1])
-    found = d.feed(IDS[-1:])
-    assert 0 < np.abs(found - wanted).max() < 0.05 * np.abs(wanted).max()
+    error = d.feed(IDS[-1:]) - wanted
+    assert 0 < (error**2).mean() < 0.1**2 * (wanted**2).mean()  # (random weights pass every rounding on)
 
 
 @pytest.mark.slow
