@@ -1,17 +1,18 @@
-"""`tune source` beside Kernel Tuner on the same T1 files, with an equal number of evaluations, on OpenCL.
+"""`tune source` beside Kernel Tuner on the same T1 files, with an equal number of configurations: two in C by gcc, two in OpenCL.
 
-    python benchmarks/source_vs_kernel_tuner.py --kernel-tuner VENV/bin/python [--evaluations 40] [--rounds 3] [--json FILE]
+    python benchmarks/source_vs_kernel_tuner.py --kernel-tuner VENV/bin/python [--evaluations 40] [--rounds 3]
 
 VENV has kernel_tuner and pyopencl, and both see the same driver. Each round runs both, in turn, with another seed, in processes of their
-own whose driver has an empty cache. Of each: measurements a second of the whole search (what it spends on its own
-verification, on thinking and on building included), and the best configuration, which are then timed in pairs, one
-beside the other, by `measure.duel`: the rate that a tuner itself reports is of another moment."""
+own whose driver has an empty cache. Of each: configurations a second of the whole search (what it spends on its own
+verification, on thinking and on building included; one that comes twice counts once), processor seconds a configuration, and the best
+one. The two are then timed in pairs, one beside the other, by `measure.duel`: the rate that a tuner itself reports is of another moment."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = ("vector_add", "convolution")
+FILES = ("matmul", "stencil", "convolution", "vector_add")
 OURS = """
 import json, sys, time
 from tilewright.sources import t1, tune_source
@@ -28,7 +29,7 @@ def main():
     path, check, trials, seed, cache, strategy = sys.argv[1:7]
     spec = t1.read(path, check=check).spec
     began = time.perf_counter()
-    r = tune_source(spec, trials=int(trials), seed=int(seed), cache=cache, strategy=strategy or None, interrupt="return")
+    r = tune_source(spec, trials=int(trials), random_seed=int(seed), cache=cache, strategy=strategy or None, interrupt="return")
     done = sum(r.counts.values())
     last = r.history[-1]
     said = {"seconds": time.perf_counter() - began, "evaluations": done, "best": {o[1]: o[2]["to"] for o in last["opts"]}, "reported_s": last["t_min"]}
@@ -64,28 +65,48 @@ import reference, inspect
 f = getattr(reference, k["KernelName"])
 right = f(**{n: by[n] for n in inspect.signature(f).parameters}).astype(np.float32)
 answer = [right if a.get("AccessType") == "WriteOnly" else None for a in k["Arguments"]]
+source, name = Path(path).parent / k["KernelFile"], k["KernelName"]
+if k["Language"] == "C":
+    # its C functions time themselves, and return milliseconds; what a parameter is untuned is not defined twice; the comment keeps it C
+    text = "".join(x for x in source.open() if not x.startswith(tuple(f"#define {p} " for p in params)))
+    given = ", ".join(("const " if a["AccessType"] == "ReadOnly" else "") + f"float *{a['Name']}" for a in k["Arguments"])
+    text += (
+        f"/* extern \\"C\\" */\\n#include <time.h>\\nfloat timed({given}) {{ struct timespec s, e; clock_gettime(CLOCK_MONOTONIC, &s);"
+        f"{name}({', '.join(names)}); clock_gettime(CLOCK_MONOTONIC, &e);"
+        "return (e.tv_sec - s.tv_sec) * 1e3 + (e.tv_nsec - s.tv_nsec) * 1e-6; }\\n"
+    )
+    source, name = Path("timed.c"), "timed"
+    source.write_text(text)
+    how = {"lang": "C", "compiler": "gcc", "compiler_options": k["CompilerOptions"]}
+else:
+    how = {"lang": "OpenCL", "grid_div_x": k.get("GridDivX"), "grid_div_y": k.get("GridDivY")}
 began = time.perf_counter()
 results, env = tune_kernel(
-    k["KernelName"], str(Path(path).parent / k["KernelFile"]), tuple(k["ProblemSize"]), args, params,
-    grid_div_x=k.get("GridDivX"), grid_div_y=k.get("GridDivY"), restrictions=[c["Expression"] for c in space["Conditions"]],
-    answer=answer, atol=1e-3, lang="OpenCL", strategy=strategy, strategy_options={"max_fevals": int(trials)}, quiet=True,
+    name, str(source), tuple(k.get("ProblemSize", (1,))), args, params, restrictions=[c["Expression"] for c in space["Conditions"]],
+    answer=answer, atol=1e-3, strategy=strategy, strategy_options={"max_fevals": int(trials)}, quiet=True, **how,
 )
+seconds = time.perf_counter() - began
 right = [r for r in results if isinstance(r["time"], (int, float)) and r["time"] < 1e20]
 best = min(right, key=lambda r: r["time"])
-said = {"seconds": time.perf_counter() - began, "evaluations": len(results), "best": {n: str(best[n]) for n in params}, "reported_s": best["time"] * 1e-3}
+unique = len({tuple(r[n] for n in params) for r in results})  # it also counts what it had in its cache
+said = {"seconds": seconds, "evaluations": unique, "best": {n: str(best[n]) for n in params}, "reported_s": best["time"] * 1e-3}
 print("RESULT " + json.dumps(said))
 """
 
 
 def one(python: str, script: str, *words: str) -> dict[str, Any]:
-    """What a tuner said, in a process whose driver's cache is empty."""
+    """What a tuner said, in a process whose driver's cache is empty, and the processor seconds of it and its children."""
     with tempfile.TemporaryDirectory() as folder:
-        env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")} | {"POCL_CACHE_DIR": folder}
+        env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+        env |= {"POCL_CACHE_DIR": folder, "XDG_CACHE_HOME": folder, "OMP_NUM_THREADS": "1"}
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([python, "-c", script, *words], env=env, capture_output=True, text=True, cwd=folder, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     if not lines:
         raise SystemExit(f"{python} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    return dict(json.loads(lines[-1].removeprefix("RESULT ")))
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {**json.loads(lines[-1].removeprefix("RESULT ")), "cpu_s": round(used, 3)}
 
 
 def duel(path: Path, check: str, a: dict[str, str], b: dict[str, str]) -> float:
@@ -110,11 +131,9 @@ def main() -> None:
     p.add_argument("--kernel-tuner", required=True, metavar="PYTHON")
     p.add_argument("--evaluations", type=int, default=40)
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--strategy", default="genetic_algorithm", help="Kernel Tuner's")
+    p.add_argument("--strategy", default="random_sample", help="Kernel Tuner's")
     p.add_argument("--files", default=",".join(FILES))
-    p.add_argument("--json", metavar="FILE")
     args = p.parse_args()
-    out = []
     for name in args.files.split(","):
         path, check = ROOT / "examples" / "sources" / f"{name}.json", f"{ROOT / 'examples' / 'sources' / 'reference.py'}:{name}"
         rounds = []
@@ -125,15 +144,18 @@ def main() -> None:
             theirs = one(args.kernel_tuner, THEIRS, str(path), count, str(seed), args.strategy)
             rounds.append({"ours": ours, "theirs": theirs, "ratio": duel(path, check, ours["best"], theirs["best"])})
         rates = {side: median(r[side]["evaluations"] / r[side]["seconds"] for r in rounds) for side in ("ours", "theirs")}
-        ratio = median(r["ratio"] for r in rounds)
-        each = ", ".join(f"{r['ratio']:.3f}" for r in rounds)
-        print(
-            f"{name}: {args.evaluations} evaluations: ours {rates['ours']:.2f}/s, Kernel Tuner {rates['theirs']:.2f}/s; "
-            f"time of our best over theirs {ratio:.3f} (median of {len(rounds)}: {each})"
-        )
-        out.append({"file": name, "evaluations": args.evaluations, "strategy": args.strategy, "rounds": rounds, **rates, "ratio": ratio})
-    if args.json:
-        Path(args.json).write_text(json.dumps(out, indent=1) + "\n")
+        cpu = {side: median(r[side]["cpu_s"] / r[side]["evaluations"] for r in rounds) for side in ("ours", "theirs")}
+        row = {
+            "file": name,
+            "evaluations": args.evaluations,
+            "strategy": args.strategy,
+            "evaluations_a_second": {side: round(rate, 3) for side, rate in rates.items()},
+            "rate_ratio": round(median(r["theirs"]["seconds"] / r["ours"]["seconds"] for r in rounds), 3),
+            "cpu_s_an_evaluation": {side: round(used, 4) for side, used in cpu.items()},
+            "best_ratio": round(median(r["ratio"] for r in rounds), 4),
+            "rounds": rounds,
+        }
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ class Measurer:
     ) -> None:
         """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols.
         `deadline_s`: seconds one call (or one timing) may take. `builders`: processes (default: usable cores; one
-        less where the device is a GPU). `memory_limit`: bytes a candidate may allocate (default: half of what is
+        less where the device is a GPU, or its driver compiles at the first launch). `memory_limit`: bytes a candidate may allocate (default: half of what is
         free). `compile(kernel, opts, device, **extra)` defaults to `plan.compile`; it must be importable by name.
         `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. `reference`: the kernel to whose error
         bound results are held, where that is another one (`ir.lower_precision`). `prepare`: makes inputs and references,
@@ -89,9 +89,9 @@ class Measurer:
 
             compile = compile_default
         gpu = self.device.target.kind == "gpu"
-        # beside a GPU that is timed, builders have all cores but the runner's
+        # beside a GPU that is timed, or a driver that compiles in the runner, builders have all cores but the runner's
         cores = usable_cores() if gpu else self.device.threads
-        count = builders if builders is not None else max(1, cores - gpu)
+        count = builders if builders is not None else max(1, cores - (gpu or self.device.first_launch_s > 0))
         self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare, energy)
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices.base import Executable
 from ..devices.cpu import c_compiler as cc
+from ..devices.cpu.engine import elf_symbols
 from ..ir.errors import BuildError, UsageError
 from ..targets import lowered
 from .source_spec import CALL, LocalBytes, SourceSignature
@@ -29,24 +30,28 @@ _LIBRARY = ("-l", "-Wl,")
 _TIMER = """
 typedef void call_t(void *const *);
 struct span { long seconds, nanoseconds; };
-extern int clock_gettime(int, struct span *);
-extern void *memcpy(void *, const void *, unsigned long);
-static double now(void) { struct span t; clock_gettime(1, &t); return (double)t.seconds + 1e-9 * (double)t.nanoseconds; }
+typedef int clock_t(int, struct span *);
+typedef void *copy_t(void *, const void *, unsigned long);
+static double now(clock_t *clock) { struct span t; clock(1, &t); return (double)t.seconds + 1e-9 * (double)t.nanoseconds; }
 long tilewright_time(call_t *call, void *const *const *sets, long count, long repeats, double limit, double *out,
-                     long restored, void *const *to, void *const *from, const unsigned long *bytes) {
-    const double began = now();
+                     long restored, void *const *to, void *const *from, const unsigned long *bytes, clock_t *clock, copy_t *copy) {
+    const double began = now(clock);
     for (long i = 0; i < repeats; i++) {
-        for (long k = 0; k < restored; k++) memcpy(to[k], from[k], bytes[k]);
-        const double start = now();
+        for (long k = 0; k < restored; k++) copy(to[k], from[k], bytes[k]);
+        const double start = now(clock);
         call(sets[i % count]);
-        const double end = now();
+        const double end = now(clock);
         out[i] = end - start;
         if (end - began > limit) return i + 1;
     }
     return repeats;
 }
 """
-"""Times calls one by one. What a call changes and must find as it was is copied back before, outside the time."""
+"""Times calls one by one. What a call changes and must find as it was is copied back before, outside the time. It is given the functions of
+the C library that it calls (`clock_gettime` and `memcpy`), so that it needs none to be linked."""
+_IN_PROCESS = frozenset({"memcpy", "memmove", "memset", "memcmp", "_GLOBAL_OFFSET_TABLE_"})
+"""What compilers call by themselves, and every process has in one version that matters: who needs no more is linked with no library, which takes
+half of the time."""
 
 
 def default_flags(flags: Sequence[str], target: Target) -> tuple[str, ...]:
@@ -71,19 +76,10 @@ def build(text: str, s: SourceSignature, target: Target) -> bytes:
         where = [f"-I{p}" for p in s.folders]
         cc.run((*compiler.command, "-c", "-fPIC", *compiled, *where, source, "-o", "source.o"), Path(folder))
         linked = [f for f in flags if f.startswith(_LINKED)]
-        link = (
-            *compiler.command,
-            "-shared",
-            "source.o",
-            "timer.o",
-            "-o",
-            "source.so",
-            *linked,
-            *(["-lstdc++"] * plus),
-            "-lm",
-            "-Wl,-z,defs",
-        )
-        cc.run(link, Path(folder))
+        libraries = [*linked, *(["-lstdc++"] * plus), "-lm", "-Wl,-z,defs"]
+        if not linked and elf_symbols(Path(folder, "source.o").read_bytes())[1] <= _IN_PROCESS:
+            libraries = ["-nostdlib"]
+        cc.run((*compiler.command, "-shared", "source.o", "timer.o", "-o", "source.so", *libraries), Path(folder))
         return Path(folder, "source.so").read_bytes()
 
 
@@ -151,12 +147,20 @@ class CpuSource(Executable):
             ctypes.c_long(repeats),
             ctypes.c_double(min(limit_s, 1e9)),
             seconds,
-            *(ctypes.c_long(len(changed)), to, aside, counts),
+            *(ctypes.c_long(len(changed)), to, aside, counts, *_library_functions()),
         )
         return list(seconds[:made])
 
     def poison(self) -> None:
         """It has no memory of its own that is known."""
+
+
+@functools.cache
+def _library_functions() -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
+    """The addresses that the timer is given."""
+    process = ctypes.CDLL(None)
+    clock, copy = (ctypes.cast(process[name], ctypes.c_void_p) for name in ("clock_gettime", "memcpy"))
+    return clock, copy
 
 
 def _loaded(obj: bytes) -> ctypes.CDLL:

@@ -43,7 +43,8 @@ _KEPT = 5
 """Sets of inputs kept at a time: the search's, and those of a winner's second check."""
 _QUICK_S = 2e-3
 """Where a call is shorter, builders stand still for a whole batch: beside them, every message between two candidates waits for a slice of
-a core, and all of these together are longer than what is timed. Where calls are long, builders work while results are compared."""
+a core, and all of these together are longer than what is timed. Where calls are long, builders work while results are compared, and
+where a driver compiles at the first launch, they do so meanwhile."""
 LEAST_FIRST_S = 2.0
 """A driver that compiles at the first launch has at least so long for it, and three times as long as it took for the slowest."""
 DRIVER_S = 10.0
@@ -290,7 +291,8 @@ def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any
         return runner.duel(a, b, rounds, data, energy)
     candidates, data, incumbent_s, full, group = rest
     runner.bench(data)
-    whole = Slots(group if incumbent_s is not None and incumbent_s < _QUICK_S else None)
+    quick = incumbent_s is not None and incumbent_s < _QUICK_S and not runner.device.first_launch_s
+    whole = Slots(group if quick else None)
     runner.group = None if whole.group is not None else group
     with whole.exclusive():
         for i, candidate in enumerate(candidates):
