@@ -47,11 +47,10 @@ long tilewright_time(call_t *call, void *const *const *sets, long count, long re
     return repeats;
 }
 """
-"""Times calls one by one. What a call changes and must find as it was is copied back before, outside the time. It is given the functions of
-the C library that it calls (`clock_gettime` and `memcpy`), so that it needs none to be linked."""
+"""Times calls one by one. What a call changes and must find as it was is copied back before, outside the time. It is given
+the functions of the C library that it calls, so that none need be linked."""
 _IN_PROCESS = frozenset({"memcpy", "memmove", "memset", "memcmp", "_GLOBAL_OFFSET_TABLE_"})
-"""What compilers call by themselves, and every process has in one version that matters: who needs no more is linked with no library, which takes
-half of the time."""
+"""What compilers call by themselves: who needs no more is linked with no library, which takes half of the time."""
 
 
 def default_flags(flags: Sequence[str], target: Target) -> tuple[str, ...]:
@@ -108,6 +107,8 @@ class CpuSource(Executable):
             v if isinstance(v, int) else ctypes.create_string_buffer(v, len(v)) for v in s.order if not isinstance(v, LocalBytes)
         ]
         self._aside: dict[int, Any] = {}
+        process = ctypes.CDLL(None)
+        self._given = [ctypes.cast(process[name], ctypes.c_void_p) for name in ("clock_gettime", "memcpy")]
         with contextlib.suppress(AttributeError):  # it does not use OpenMP
             self._library["omp_set_num_threads"](ctypes.c_int(threads))
 
@@ -147,20 +148,12 @@ class CpuSource(Executable):
             ctypes.c_long(repeats),
             ctypes.c_double(min(limit_s, 1e9)),
             seconds,
-            *(ctypes.c_long(len(changed)), to, aside, counts, *_library_functions()),
+            *(ctypes.c_long(len(changed)), to, aside, counts, *self._given),
         )
         return list(seconds[:made])
 
     def poison(self) -> None:
         """It has no memory of its own that is known."""
-
-
-@functools.cache
-def _library_functions() -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
-    """The addresses that the timer is given."""
-    process = ctypes.CDLL(None)
-    clock, copy = (ctypes.cast(process[name], ctypes.c_void_p) for name in ("clock_gettime", "memcpy"))
-    return clock, copy
 
 
 def _loaded(obj: bytes) -> ctypes.CDLL:
