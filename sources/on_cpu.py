@@ -107,8 +107,7 @@ class CpuSource(Executable):
             v if isinstance(v, int) else ctypes.create_string_buffer(v, len(v)) for v in s.order if not isinstance(v, LocalBytes)
         ]
         self._aside: dict[int, Any] = {}
-        process = ctypes.CDLL(None)
-        self._given = [ctypes.cast(process[name], ctypes.c_void_p) for name in ("clock_gettime", "memcpy")]
+        self._given = [ctypes.cast(ctypes.CDLL(None)[name], ctypes.c_void_p) for name in ("clock_gettime", "memcpy")]
         with contextlib.suppress(AttributeError):  # it does not use OpenMP
             self._library["omp_set_num_threads"](ctypes.c_int(threads))
 
