@@ -1,36 +1,41 @@
-"""Tuning the kernels of a model: those that a run finds are searched for, heaviest first, and the model is timed before and after."""
+"""Tuning the kernels of a model: those that a run finds are searched for, heaviest first, and what helps the model itself is kept."""
 
 from __future__ import annotations
 
 import json
-import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TextIO
 
 from ..tensor.capture.compiled_function import CompiledFunction, kernel_seconds
-from ..tensor.capture.graph_compiler import build_place, tune_now
+from ..tensor.capture.graph_compiler import build_place, seconds_of_budget, tune_now
 from ..tensor.capture.jit_options import JitOptions
 from ..tensor.capture.kernel_lookup import FoundKernel, looked_up_again
+from ..tensor.capture.whole_program import accepted, changes_of, choice_rows
 
-LEAST, MOST, ENOUGH_S = 5, 200, 2.0
-"""How many calls of each are timed, and the seconds after which five are enough."""
+SHARE = 0.2
+"""The part of a budget in which winners are compared in the model itself."""
 
 
 @dataclass(frozen=True)
 class TunedModel:
-    """What `tune` did. `kernels`: distinct kernels of the model; `tuned`: how many were searched for now; `before_s` and `after_s`: median seconds
-    of a call, measured in turns."""
+    """What `tune` did. `kernels`: distinct kernels of the model; `tuned`: how many were searched for now; `before_s` and `after_s`: seconds
+    of a call, measured in turns; `predicted_s`: what single kernels promised. `winners`: what became of each new schedule (see
+    `search.whole.Judged.facts`)."""
 
     kernels: int
     tuned: int
     before_s: float
     after_s: float
+    predicted_s: float = 0.0
+    winners: Sequence[Mapping[str, Any]] = ()
 
     def __str__(self) -> str:
         gain = self.before_s / self.after_s if self.after_s else 1.0
-        return f"{self.kernels} kernels, {self.tuned} tuned: {1e3 * self.before_s:.3f} ms -> {1e3 * self.after_s:.3f} ms a call, {gain:.2f} times as fast"
+        kept = sum(w["kept"] for w in self.winners)
+        said = f"{self.kernels} kernels, {self.tuned} tuned, {kept} of {len(self.winners)} new schedules kept"
+        return f"{said}: {1e3 * self.before_s:.3f} ms -> {1e3 * self.after_s:.3f} ms a call, {gain:.2f} times as fast"
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,9 @@ class TuningWatcher:
     def begins(self, name: str, seconds: float) -> None:
         """A kernel is searched for, for so long."""
 
+    def compares(self, schedules: int, seconds: float) -> None:
+        """So many new schedules are compared in the model itself, in about so long."""
+
 
 class EventLines(TuningWatcher):
     """Writes what happens as a JSON object a line, for the process that shows it."""
@@ -72,49 +80,69 @@ class EventLines(TuningWatcher):
         """A search."""
         self.say("begins", name=name, seconds=seconds)
 
+    def compares(self, schedules: int, seconds: float) -> None:
+        """The comparison of the whole."""
+        self.say("compares", schedules=schedules, seconds=seconds)
+
 
 @dataclass(frozen=True)
 class Searched:
-    """The distinct kernels of functions, by artefact, and how many of them were searched for."""
+    """The functions of a model, its distinct kernels by artefact, and how many of them were searched for."""
 
+    functions: Sequence[CompiledFunction]
     distinct: Mapping[str, FoundKernel]
     tuned: int
     options: JitOptions
 
-    def change(self, functions: Iterable[CompiledFunction]) -> None:
-        """Let functions of this process run the schedules that are in the cache now."""
+    def changes(self) -> Iterator[tuple[CompiledFunction, FoundKernel, FoundKernel]]:
+        """The kernels of all functions that had no schedule of their own, and what the cache has for each now."""
         place = build_place("cpu", self.options)
-        again = {k.artefact: looked_up_again(k, "cpu", place) for k in self.distinct.values() if not k.exact and k.kernel is not None}
-        for f in functions:
-            for k in list(f.kernels):
-                if not k.exact and k.artefact in again:
-                    f.change(k, again[k.artefact])
+        for f in self.functions:
+            for k in f.kernels:
+                if not k.exact and k.kernel is not None:
+                    yield f, k, looked_up_again(k, "cpu", place, f.program)
 
 
 def search(functions: Iterable[CompiledFunction], options: JitOptions, watcher: TuningWatcher | None) -> Searched:
-    """Search for the kernels that have no schedule of their own, heaviest first, within `options.budget`. Symbolic sizes count with the most
-    that they can be."""
+    """Search for the kernels that have no schedule of their own, heaviest first, within their part of `options.budget`. Symbolic sizes count
+    with the most that they can be."""
     of = list(functions)
     distinct = {k.artefact: k for f in of for k in f.kernels}
     most = {name: high for f in of for name, _, high in f.graph.symbols}
     watcher = watcher or TuningWatcher()
     watcher.found(sorted((_described(k, most) for k in distinct.values()), key=lambda k: -k.calls * k.seconds))
     heaviest = sorted(distinct.values(), key=lambda k: -k.calls * (k.flops + 8 * k.nbytes))
-    tuned = tune_now(heaviest, build_place("cpu", options), options, lambda k, seconds: watcher.begins(k.name, seconds))
-    return Searched(distinct, tuned, options)
+    part = replace(options, budget=(1 - SHARE) * seconds_of_budget(options))
+    tuned = tune_now(heaviest, build_place("cpu", options), part, lambda k, seconds: watcher.begins(k.name, seconds))
+    return Searched(of, distinct, tuned, options)
 
 
 def _described(k: FoundKernel, symbols: Mapping[str, int]) -> ModelKernel:
     return ModelKernel(k.name, k.calls, k.opts, k.origin, kernel_seconds(k, "cpu", symbols))
 
 
-def in_turns(before: Callable[[], float], after: Callable[[], float]) -> tuple[float, float]:
-    """The median seconds of each, in turns: whatever else the machine does is the same for both."""
-    for call in (before, after, before, after):
+def accept(searched: Sequence[Searched], call: Callable[[], float], watcher: TuningWatcher | None) -> TunedModel:
+    """Compare the model with each new schedule and without it, let its functions run those that help, and let the cache remember which. `call`:
+    seconds of a call of the model."""
+    changes = changes_of(c for s in searched for c in s.changes())
+    seconds = SHARE * sum(seconds_of_budget(s.options) for s in searched)
+    if watcher is not None:
+        watcher.compares(len(changes), seconds)
+    found = accepted(changes, call, seconds)
+    if rows := list(choice_rows(changes, found)):
+        build_place("cpu", searched[0].options).cache.record(rows)
+    kernels = {k for s in searched for k in s.distinct}
+    return TunedModel(
+        len(kernels), sum(s.tuned for s in searched), found.before_s, found.after_s, found.predicted_s, [j.facts for j in found.judged]
+    )
+
+
+def timed(call: Callable[[], object]) -> Callable[[], float]:
+    """A call that returns its seconds."""
+
+    def measured() -> float:
+        begin = time.perf_counter()
         call()
-    times: tuple[list[float], list[float]] = ([], [])
-    begin = time.monotonic()
-    while len(times[0]) < LEAST or (len(times[0]) < MOST and time.monotonic() - begin < ENOUGH_S):
-        for call, seconds in zip((before, after), times, strict=True):
-            seconds.append(call())
-    return statistics.median(times[0]), statistics.median(times[1])
+        return time.perf_counter() - begin
+
+    return measured

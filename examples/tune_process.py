@@ -11,7 +11,7 @@ from dataclasses import asdict
 import numpy as np
 import tilewright as tw
 from tilewright import io
-from tilewright.bridges.model_tuning import EventLines, TunedModel, in_turns, search
+from tilewright.bridges.model_tuning import EventLines, accept, search
 from tilewright.search import parse_seconds
 from tilewright.tensor.capture.jit_options import JitOptions
 
@@ -36,17 +36,14 @@ def tune(path, budget="60s", watcher=None, **options):
             pass
         return time.perf_counter() - begin
 
-    before = generate.Decoder(module.model, params, config, **options, tune="record")
+    before = generate.Decoder(module.model, params, config, **options, tune="list")
     timed(before)
     whole = parse_seconds(budget)
     parts = [
         search(f.programs, JitOptions(**options, budget=share * whole), watcher)
         for f, share in ((before.step, FIRST), (before.read, 1 - FIRST))
     ]
-    after = generate.Decoder(module.model, params, config, **options, tune="use")
-    old, new = in_turns(lambda: timed(before), lambda: timed(after))
-    kernels = {k for part in parts for k in part.distinct}
-    return TunedModel(len(kernels), sum(part.tuned for part in parts), old, new)
+    return accept(parts, lambda: timed(before), watcher)
 
 
 def main(arguments):

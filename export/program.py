@@ -252,8 +252,8 @@ def of_function(
     inputs, and of the results once they are captured, else those of the parameters, and y."""
     bare = inspect.unwrap(function)
     title = name or str(getattr(bare, "__name__", "function"))
-    mode = options.get("tune", "record")  # (kernels that come from disk alone have no text)
-    settings = JitOptions(**{**options, "tune": "record" if mode == "use" else mode, "device": "cpu", "frozen": True}).of(bare)
+    mode = options.get("tune", "list")  # (kernels that come from disk alone have no text)
+    settings = JitOptions(**{**options, "tune": "list" if mode == "use" else mode, "device": "cpu", "frozen": True}).of(bare)
     check_symbols(settings.symbols, settings.parameters, bare)
     args = tuple(_own(a) for a in args)  # what is updated is not the caller's
     leaves, structure = flatten((args, {}))

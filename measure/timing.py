@@ -131,7 +131,7 @@ def paired_bursts(
     pairs: list[tuple[float, float]] = []
     begin = time.monotonic()
     for r in range(rounds):
-        if r >= 3 and (time.monotonic() - begin > _DUEL_S or _plain(pairs)):
+        if r >= 3 and (time.monotonic() - begin > _DUEL_S or plain(pairs)):
             break
         near = r % 2 == 1 and len(sets) > 1
         order = ((0, 1), (1, 0))[(r // 2 if len(sets) > 1 else r) % 2]
@@ -220,7 +220,7 @@ def _by_kind(logs: Sequence[float]) -> tuple[float, float]:
     return median(logs[::2]), median(logs[1::2])
 
 
-def _plain(pairs: Sequence[tuple[float, float]]) -> bool:
+def plain(pairs: Sequence[tuple[float, float]]) -> bool:
     """Whether more rounds need not be fought: all agree, by a plain difference, and their own scatter leaves no doubt."""
     logs = [math.log(a / b) for a, b in pairs]
     if len(logs) < _UNANIMOUS or not (all(x > 0 for x in logs) or all(x < 0 for x in logs)):

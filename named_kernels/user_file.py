@@ -57,7 +57,7 @@ _MOST_SAID = 1 << 16
 """Bytes of what a file prints that are passed on, to standard error."""
 
 
-def ask(path: str, question: tuple[Any, ...], module: str = f"{__package__}.user_process") -> bytes:
+def ask(path: str, question: tuple[Any, ...], module: str = f"{__package__}.user_process", limit_s: float = DEADLINE_S) -> bytes:
     """The answer (see `dumps`) of a fresh process to a question; when this returns, neither it nor what it started in
     its session's process group is left. `module` calls `user_process.serve`. `path` is what messages call the file. Raises
     KernelError where there is no answer."""
@@ -65,11 +65,11 @@ def ask(path: str, question: tuple[Any, ...], module: str = f"{__package__}.user
         child = ChildProcess(module, str(os.getpid()), question=pickle.dumps((list(sys.path), *question)))
     except OSError as e:
         raise KernelError(f"{path}: no process can be started to run it in ({e.strerror}); free some memory or processes") from None
-    answer = child.answer(DEADLINE_S, lambda out: unframed(out) is not None or len(out) > MOST_BYTES)
+    answer = child.answer(limit_s, lambda out: unframed(out) is not None or len(out) > MOST_BYTES)
     if answer.err and sys.stderr is not None:
         sys.stderr.write(answer.err[:_MOST_SAID].decode(errors="backslashreplace"))
     if answer.late:
-        raise KernelError(f"{path} did not return within {DEADLINE_S:g} s; a kernel's file should import and describe, not compute")
+        raise KernelError(f"{path} did not return within {limit_s:g} s; a kernel's file should import and describe, not compute")
     frame = unframed(answer.out)
     if frame is None:
         raise KernelError(f"{path} ended the process that ran it ({answer.ending}) and handed back no Kernel")
@@ -114,7 +114,7 @@ class _Strict(pickle.Unpickler):
 
 def dumps(answer: tuple[Any, ...]) -> bytes:
     """A frame. `answer`: ("kernel", name, body, stores, buffers, blocks), ("error", class, text), or of
-    what becomes several kernels ("graph", facts, [(name, body, stores, buffers) or None, ...])."""
+    what becomes several kernels ("graph", facts, [(name, body, stores, buffers) or None, ...]), or of a program that was timed ("whole", facts)."""
     out = io.BytesIO()
     _Plain(out, protocol=5).dump(answer)
     payload = out.getvalue()
@@ -133,6 +133,6 @@ def unframed(data: bytes | bytearray) -> bytes | None:
 def loads(payload: bytes) -> tuple[Any, ...]:
     """What `dumps` was given. Raises anything at all for other bytes."""
     answer = _Strict(io.BytesIO(payload)).load()
-    if not isinstance(answer, tuple) or len(answer) != {"kernel": 6, "error": 3, "graph": 3}.get(answer[0] if answer else ""):
+    if not isinstance(answer, tuple) or len(answer) != {"kernel": 6, "error": 3, "graph": 3, "whole": 2}.get(answer[0] if answer else ""):
         raise ValueError("not an answer")
     return answer

@@ -180,6 +180,8 @@ class CompiledKernel:
         self._executable = executable
         self.checked = plan.origin == "exact"
         """Whether its schedule was measured for this kernel, or checked before it answered (`plan.first_use_check`)."""
+        self.count: Callable[[], object] | None = None
+        """Called once a call, where calls are recorded (`plan.usage`). Those that a `Replay` makes are not."""
         self._binder = Binder(kernel, built.signature.symbols)
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
         once = executable.signature.once
@@ -243,6 +245,8 @@ class CompiledKernel:
         return html_text.table(rows, title=self.kernel.name) + html_text.folded("source", html_text.text(self.source))
 
     def __call__(self, *inputs: Any, out: Any = None, **symbols: int) -> Any:
+        if self.count is not None:
+            self.count()
         if out is None:
             arrays = inputs
         elif out.__class__ is tuple or out.__class__ is list:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..cache.keys import Numerics, with_numerics
+from ..cache.keys import DEFAULT_POLICY, Numerics, with_numerics
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
 from ..devices.cpu.executable import ChosenExecutable, CpuExecutable
@@ -20,7 +20,7 @@ from ..ir.node import Node, const
 from ..ir.normal_form import normalise
 from ..ir.rewriter import resized, without_aliases
 from ..log import logger
-from . import identity
+from . import identity, usage
 from .artefacts import Artefacts
 from .compile import build, render
 from .compiled_kernel import CompiledKernel, SizePart
@@ -116,6 +116,7 @@ def best(
 
     allow = with_numerics(allow, numerics)
     policy = policy_of(allowed(allow))
+    source = _source(kernel) if usage.wanted() and opts is None and policy == DEFAULT_POLICY else None
     kernel = identity.with_numerics(_kernel(kernel, shape, dtype), policy)
     place = get(device)
     place.check()
@@ -125,7 +126,19 @@ def best(
     if scratch_limit is not None and opts is not None:
         raise UsageError("scratch_limit is for what is looked up: not beside opts")
     aim = named_objective(objective)
-    ask = _Ask(place, threads, opened, store or Artefacts.default(), policy, start, allow, aim, scratch_limit, wanted(check))
+    ask = _Ask(
+        place,
+        threads,
+        opened,
+        store or Artefacts.default(),
+        policy,
+        start,
+        allow,
+        aim,
+        scratch_limit,
+        wanted(check),
+        source,
+    )
     if opts is None:
         numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
         return _looked_up(kernel, numbers, ask, exact_only)
@@ -134,6 +147,13 @@ def best(
     plan = plan_of_opts(without_aliases(kernel), parse(opts), place, threads, policy)
     built = build(render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
     return CompiledKernel(kernel, plan, built, _loaded(place, built, threads, place.memory()))
+
+
+def _source(kernel: str | Kernel) -> str:
+    """The file and function that a kernel is from; '' for others."""
+    from ..named_kernels import is_path
+
+    return os.path.abspath(kernel) if isinstance(kernel, str) and is_path(kernel) else ""
 
 
 @dataclass(frozen=True)
@@ -150,6 +170,8 @@ class _Ask:
     objective: str = TIME
     scratch_limit: int | None = None
     check: bool = False
+    used: str | None = None
+    """None where runs are not recorded; else the `my.py:function` that the kernel is from, or ''."""
 
 
 def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only: bool) -> CompiledKernel:
@@ -179,6 +201,9 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
                 failed.append(plan.opts)
                 continue
             compiled = CompiledKernel(kernel, plan, built, executable)
+            if ask.used is not None:
+                used = usage.UsedKernel(known, ask.used, place.spec or place.name, ask.threads)
+                compiled.count = usage.recorder(ask.cache).counter([(used, 1)]).count
             compiled.checked = compiled.checked or ask.check
             return _with_tree(compiled, ask)
         except OptError:

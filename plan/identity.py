@@ -53,10 +53,15 @@ def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
 
 def opts_of(row: Row, names: Canonical) -> Opts:
     """A row's options in the names of a kernel. Raises OptError for names that it lacks."""
+    return opts_from(row.schedule, names)
+
+
+def opts_from(text: str, names: Canonical) -> Opts:
+    """The same of what `opts_text` wrote."""
     from ..opts import parse
     from ..opts.syntax import SYNTAX
 
-    return parse(names.from_canonical(json.loads(row.schedule), SYNTAX))
+    return parse(names.from_canonical(json.loads(text), SYNTAX))
 
 
 def source_key(kernel: Kernel, opts: Iterable[Opt], target: Target, code: str) -> str:

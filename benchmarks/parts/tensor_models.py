@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from parts.tensor_cases import LEARNING, TensorCase
 from tilewright import Tensor, nn
+from tilewright.examples import gpt2 as example
 from tilewright.tensor.gradients.grad import value_and_grad, vjp
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-example = import_module("gpt2")
 
 Tensors = dict[str, Any]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from ...ir.errors import UsageError
 from ...tensor.capture.jit_options import JitOptions
-from ..model_tuning import TunedModel, TuningWatcher, in_turns, search
+from ..model_tuning import TunedModel, TuningWatcher, accept, search, timed
 from .element_types import NUMPY, Array
 from .model import OnnxModel, OnnxValue, load
 
@@ -26,16 +25,14 @@ def tune(
     """Tune the kernels of a model, heaviest first, until the budget is spent. `feeds`: inputs by name, made up where none are given, of
     `sizes` by name (else 1). What was found is in the cache, so every process that loads the model after this runs it. `options`: as for
     `load`. Raises UsageError where the model cannot be captured."""
-    before = load(source, **{**options, "tune": "record"})
+    before = load(source, **{**options, "tune": "list"})
     given = made_up(before, sizes or {}) | dict(feeds or {})
     before.run(None, given)
     if not before.programs:
         raise UsageError("the model is run node by node, since sizes in it hang on data: it has no kernels of its own to tune")
     settings = JitOptions(**({"budget": budget} | {k: v for k, v in options.items() if k != "tune"}))
     searched = search(before.programs, settings, watcher)
-    after = load(source, **{**options, "tune": "use"})
-    old, new = in_turns(lambda: _call(before, given), lambda: _call(after, given))
-    return TunedModel(len(searched.distinct), searched.tuned, old, new)
+    return accept([searched], timed(lambda: before.run(None, given)), watcher)
 
 
 def made_up(model: OnnxModel, sizes: Mapping[str, int]) -> dict[str, Array]:
@@ -57,9 +54,3 @@ def _made_up(v: OnnxValue, sizes: Mapping[str, int], random: np.random.Generator
     if kind.kind in "iub":
         return random.integers(0, 2, shape).astype(kind)
     return random.standard_normal(shape).astype(np.float32).astype(kind)
-
-
-def _call(model: OnnxModel, feeds: Mapping[str, Any]) -> float:
-    begin = time.perf_counter()
-    model.run(None, feeds)
-    return time.perf_counter() - begin

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 
 from ...tensor.capture.jit_options import JitOptions
-from ..model_tuning import TunedModel, TuningWatcher, in_turns, search
+from ..model_tuning import TunedModel, TuningWatcher, accept, search
 from .backend import GRAPHS, backend, threads
 from .report import functions
 
@@ -22,15 +23,16 @@ def tune(
     compiles the model after this runs it; graphs of this process that run these kernels change to it. Where an input or parameter needs a
     gradient, the backward pass is tuned too. `watcher` is told what happens; `options`: as for the backend."""
     first = len(GRAPHS)
-    before = torch.compile(model, backend=partial(backend, options={**options, "tune": "record"}))
+    before = torch.compile(model, backend=partial(backend, options={**options, "tune": "list"}))
     _call(before, inputs)
     programs = [f for g in GRAPHS[first:] for p in g.programs.values() for f in functions(p)]
     settings = JitOptions(**({"threads": threads(), "budget": budget} | {k: v for k, v in options.items() if k != "tune"}))
     searched = search(programs, settings, watcher)
-    after = torch.compile(model, backend=partial(backend, options={**options, "tune": "use"}))
-    old, new = in_turns(lambda: _call(before, inputs), lambda: _call(after, inputs))
-    searched.change(f for g in GRAPHS for p in g.programs.values() for f in functions(p))
-    return TunedModel(len(searched.distinct), searched.tuned, old, new)
+    tuned = accept([searched], lambda: _call(before, inputs), watcher)
+    others = [f for g in GRAPHS[:first] for p in g.programs.values() for f in functions(p)]
+    for f, old, new in replace(searched, functions=others).changes():
+        f.change(old, new)
+    return tuned
 
 
 def _call(compiled: Callable[..., Any], inputs: Any) -> float:

@@ -138,8 +138,12 @@ class Placeholders:
             return parts if isinstance(value, list) else type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if isinstance(shape, tuple) and dtype is not None:
-            return self.tensor(label, ArgumentSpec(shape, dtype if isinstance(dtype, DType) else dtype_of(str(dtype))))
+            return self.array(label, value, ArgumentSpec(shape, dtype if isinstance(dtype, DType) else dtype_of(str(dtype))))
         return value
+
+    def array(self, label: str, value: Any, spec: ArgumentSpec) -> Any:
+        """What stands for a value that has a shape and a type."""
+        return self.tensor(label, spec)
 
 
 def _inputs_name(path: str) -> str:
@@ -176,8 +180,13 @@ _NOT_OURS = tuple(_OURS + folder + os.sep for folder in ("examples", "tests", "b
 
 def answer(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
     """What `user_file.dumps` takes: facts and kernels, or the error with the user's line."""
+    return answered(path, lambda: _graph(path, shape, dtype))
+
+
+def answered(path: str, ask: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """What `ask` returns, or the error with the user's line."""
     try:
-        return _graph(path, shape, dtype)
+        return ask()
     except TilewrightError as e:
         return ("error", type(e).__name__, _with_line(e))
     except SystemExit as e:
@@ -186,19 +195,24 @@ def answer(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
         return ("error", "KernelError", f"{path} failed: {_line(e)}{type(e).__name__}: {e}")
 
 
+def found_in(path: str, shape: str | None, made: Placeholders) -> tuple[Any, Callable[..., Any], dict[str, Any] | tuple[Any, ...]]:
+    """(what the file calls by the function's name, the function of tensors itself, its arguments)."""
+    names = namespace_of(path)
+    given = function_of(path, names)
+    function = inspect.unwrap(given)
+    inputs = names.get(f"{split_path(path)[1]}_inputs")
+    specs = parse_specs(shape) if shape else {}
+    return given, function, made.arguments(function, inputs if callable(inputs) else None, specs)
+
+
 def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
     from ...tensor.fusion.call_list import KernelCall, call_list, leaves_of
     from ...tensor.fusion.fusion_facts import every_call, graph_facts
     from ...tensor.tensor import Tensor
     from ...tensor.trees import flatten
 
-    names = namespace_of(path)
-    given = function_of(path, names)
-    function = inspect.unwrap(given)
-    inputs = names.get(f"{split_path(path)[1]}_inputs")
-    specs = parse_specs(shape) if shape else {}
     made = Placeholders(path, dtype)
-    arguments = made.arguments(function, inputs if callable(inputs) else None, specs)
+    given, function, arguments = found_in(path, shape, made)
     found, updated = _called(path, function, arguments, given is not function)
     if isinstance(found, Kernel):
         raise UsageError(f"{path} returns a Kernel, which is one kernel already: see tune show --kernel {path}")
@@ -222,7 +236,8 @@ def _called(
 
     try:
         with capturing(path) if captured else nullcontext() as made:
-            result = function(*arguments) if isinstance(arguments, tuple) else _bound(function, arguments)
+            args, kwargs = bound(function, arguments)
+            result = function(*args, **kwargs)
             updated = [] if made is None else [t.node for t, old in made.assigned.values() if t.node is not old]
         return result, updated
     except TilewrightError:
@@ -231,11 +246,13 @@ def _called(
         raise KernelError(f"{path} failed: {_line(e)}{type(e).__name__}: {e}") from e
 
 
-def _bound(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """A call by name, but for what may only be given by position."""
+def bound(function: Callable[..., Any], arguments: dict[str, Any] | tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of a call: by name, but for what may only be given by position."""
+    if isinstance(arguments, tuple):
+        return arguments, {}
     parameters = inspect.signature(function).parameters
-    first = [arguments.pop(n) for n, p in parameters.items() if p.kind is p.POSITIONAL_ONLY and n in arguments]
-    return function(*first, **arguments)
+    first = [n for n, p in parameters.items() if p.kind is p.POSITIONAL_ONLY and n in arguments]
+    return tuple(arguments[n] for n in first), {n: a for n, a in arguments.items() if n not in first}
 
 
 def _with_line(e: TilewrightError) -> str:

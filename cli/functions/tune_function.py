@@ -6,12 +6,15 @@ import json
 import sys
 from argparse import Namespace
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from ...ir.errors import CacheMiss, UsageError
+from ...ir.errors import CacheMiss, KernelError, UsageError
+from ...search.budget import DEFAULT_SECONDS
 from ..terminal.output import with_code, write
-from ..terminal.style import console, duration, opts_text, table
+from ..terminal.style import console, duration, opts_text, soft_wrapped, table
 from ..tuning.tune_manifest import plain, tune_entries
+from ..tuning.whole_report import show_program
 from .tracing import FunctionGraph, ask, picked, split_number
 
 if TYPE_CHECKING:
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from ...search.manifest.manifest_file import Manifest
 
 MISSING = 5
+SHARE = 0.2
+"""The part of the budget in which the program itself runs with and without the new schedules."""
 NOT_FOR_FUNCTIONS = ("study", "against")
 _FLOPS_PER_BYTE = 8.0
 """Operations in the time of a byte, where nobody measured the machine: only the order of the kernels depends on it."""
@@ -47,9 +52,12 @@ def run(args: Namespace) -> int:
         return 0
     if args.mode == "require":
         return _required(found, args, out)
-    done, code = tune_entries(found, args, seconds, out)
+    whole = not which and (args.device or "cpu") == "cpu"
+    before = _schedules(found, args) if whole else {}
+    done, code = tune_entries(found, args, None if seconds is None else seconds * (1 - whole * SHARE), out)
+    program = _compared(base, found, args, before, seconds, out) if whole and any(d.status == "tuned" for d in done) else None
     if args.json:
-        facts = {"schema": 1, "function": base, "kernels": [plain(d) for d in done], "exit_code": code}
+        facts = {"schema": 1, "function": base, "kernels": [plain(d) for d in done], "program": program, "exit_code": code}
         write(args.json, json.dumps(with_code(facts), indent=1) + "\n")
     return code
 
@@ -75,6 +83,55 @@ def manifest_of(graph: FunctionGraph, which: str, args: Namespace) -> Manifest:
         for kernel in heaviest(chosen)
     ]
     return Manifest(graph.path, (place,), tuple(entries))
+
+
+def _schedules(found: Manifest, args: Namespace) -> dict[str, str]:
+    """By a kernel's hash, the schedule that captured functions run now, as rows have it."""
+    from ... import cache
+    from ...devices import get
+    from ...ir.normal_form import normalise
+    from ...ir.rewriter import without_aliases
+    from ...plan import Artefacts, opts_text, resolve
+
+    device = get(found.places[0].device)
+    device.check()
+    out = {}
+    with cache.open(args.cache) as store:
+        for e in found.entries:
+            assert e.given is not None
+            kernel = normalise(without_aliases(e.given))
+            plan = resolve(kernel, device, args.threads or device.threads, store, store=Artefacts.default(), start="quick")
+            out[plan.key.kernel] = opts_text(kernel, plan.opts)
+    return out
+
+
+def _compared(
+    base: str, found: Manifest, args: Namespace, before: Mapping[str, str], seconds: float | None, out: Console
+) -> dict[str, Any] | None:
+    """Run the program with and without each new schedule, remember what helps it, and say so. None where that could not be done: the kernels'
+    answers stay as they are."""
+    from ... import cache
+    from ...cache.rows import from_dict
+    from ...named_kernels import user_file
+
+    spent = SHARE * seconds if seconds is not None else SHARE * DEFAULT_SECONDS * len(found.entries)
+    options = {"cache": args.cache, "threads": args.threads}
+    question = (base, args.shape, args.dtype, before, options, spent)
+    try:
+        answer = user_file.ask(base, question, f"{__package__}.whole_process", user_file.DEADLINE_S + 2 * spent)
+        kind, *parts = user_file.loads(answer)
+        if kind != "whole":
+            raise KernelError(str(parts[-1]))
+        facts: dict[str, Any] = parts[0]
+        rows = [from_dict(r) for r in facts.pop("rows")]
+    except KernelError as e:
+        out.print(f"the program was not compared with and without the new schedules: {e}", soft_wrap=soft_wrapped(out))
+        return None
+    if rows:
+        with cache.open(args.cache) as store:
+            store.record(rows)
+    show_program(out, base, facts)
+    return facts
 
 
 def heaviest(kernels: list[Kernel]) -> list[Kernel]:

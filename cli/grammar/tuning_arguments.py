@@ -30,10 +30,13 @@ SOURCE_MODES = ("use", "require", "refresh")
 
 def run(p: Grammar) -> None:
     """`tune run`."""
-    add_kernel(p, required=True, either=("kernel", "manifest"), help=KERNEL)
+    add_kernel(p, required=True, either=("kernel", "manifest", "recorded"), help=KERNEL)
     p.add_path(
         "--manifest", use=READS, metavar="FILE", help="a TOML file of kernels, shapes and targets: tune all that are for this machine"
     )
+    p.add_argument("--recorded", action="store_true", default=None, help="tune what programs ran with TILEWRIGHT_TUNE=record, by weight")
+    p.add_argument("--dry-run", action="store_true", help="with --recorded: only show what ran, heaviest first")
+    p.add_argument("--background", action="store_true", help="with --recorded: in a process of the lowest priority; this one ends")
     _add_fleet(p)
     add_where(p, device=None, every=True)
     _add_sizes(p)

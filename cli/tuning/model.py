@@ -15,6 +15,7 @@ from ...ir.errors import UsageError
 from ...named_kernels import MAX_DIGITS, is_path, split_path
 from ..terminal.output import write
 from ..terminal.style import console, duration, soft_wrapped, stored_opts, table
+from .whole_report import show_program
 
 SHOWN = 20
 """Kernels that are listed."""
@@ -37,15 +38,18 @@ def run(args: Namespace) -> int:
         if what == "found":
             result = {"found": event["kernels"]}
             out.print(_board(args.model, event["kernels"]))
+        elif what == "compares":
+            out.print(
+                f"comparing the whole with each of {event['schedules']} new schedules, {duration(event['seconds'])}",
+                style="dim",
+                soft_wrap=soft_wrapped(out),
+            )
         elif what == "begins":
             out.print(f"searching for {event['name']}, {duration(event['seconds'])}", style="dim", soft_wrap=soft_wrapped(out))
         else:
             result = {**result, **event}
-    gain = result["before_s"] / result["after_s"] if result["after_s"] else 1.0
     out.print(f"{result['kernels']} kernels, {result['tuned']} searched for now")
-    out.print(
-        f"a call      {duration(result['before_s'])} before, {duration(result['after_s'])} after: {gain:.2f}x as fast, side by side",
-    )
+    show_program(out, args.model, result)
     own = result["fallbacks"]
     if own:
         names = ", ".join(sorted({f["target"] for f in own}))

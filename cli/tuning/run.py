@@ -102,6 +102,12 @@ def run(args: Namespace) -> int:
 
 def _other(args: Namespace) -> int | None:
     """The exit code of a run that is not about one kernel of one shape: a manifest, several sizes, a function of tensors; None for one that is."""
+    if args.recorded:
+        from .recorded import run as run_recorded
+
+        return run_recorded(args)
+    if args.dry_run or args.background:
+        raise UsageError("--dry-run and --background are for --recorded")
     if args.manifest is not None:
         if args.objective:
             raise UsageError('the entries of a --manifest say their objective themselves: objective = "energy"')

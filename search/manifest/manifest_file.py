@@ -60,7 +60,8 @@ class Entry:
     """One thing to tune. `kernel` is a name or `file.py:function`; `shape` is whole; `dtype` '' means what the
     function makes. `budget` is the most seconds, `trials` the most measurements it may take (None: no limit of its
     own). `made` is the kernel, None for that of a file which was not run: then the lock's `record` knows its hash, or
-    `why` says why nobody does. `given`: the kernel itself, where no name makes it again."""
+    `why` says why nobody does. `given`: the kernel itself, where no name makes it again. `weight`: its part of a budget
+    that all share is in proportion to it."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -77,6 +78,7 @@ class Entry:
     record: locks.Record | None = field(default=None, compare=False, repr=False)
     why: str = field(default="", compare=False, repr=False)
     given: Kernel | None = field(default=None, compare=False, repr=False)
+    weight: float = 1.0
 
     @property
     def tuned(self) -> str | Kernel:

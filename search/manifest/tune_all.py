@@ -1,6 +1,6 @@
 """Tune everything that a manifest asks for and this machine can run, within one budget.
 
-What is cached and valid costs nothing; what is left of the budget is shared equally among what is left to tune, so
+What is cached and valid costs nothing; what is left of the budget is shared by weight among what is left to tune, so
 time that one entry did not use flows on to the others. An entry that fails does not end the run, Ctrl-C does, and
 what was tuned before stays."""
 
@@ -134,7 +134,7 @@ def tune_all(
                     conclude(i, Done(entry, LEFT, message=SPENT))
                     continue
                 overall.busy = True
-                share = _share(entry, overall.left, len(todo) - n, trials)
+                share = _share(entry, overall.left, [e.weight for _, e, *_ in todo[n:]], trials)
                 done = _tune(entry, device, threads, cache, share, trials, again, strategy, show, overall)
                 overall.busy = False
                 conclude(i, done)
@@ -174,12 +174,13 @@ def _cached(entry: Entry, device: Device, threads: int, cache: Cache) -> Done | 
     return None if found is None else Done(entry, CACHED, found)
 
 
-def _share(entry: Entry, left: float | None, remaining: int, trials: int | None) -> float | None:
-    """Seconds for the next of `remaining` entries."""
+def _share(entry: Entry, left: float | None, weights: Sequence[float], trials: int | None) -> float | None:
+    """Seconds for the next of the entries that remain, which have these `weights`, its own first."""
     own = entry.budget
     if left is None:
         return own if own is not None or (trials or entry.trials) else DEFAULT_SECONDS
-    share = max(LEAST_S, left / remaining)
+    whole = sum(weights)
+    share = max(LEAST_S, left * (weights[0] / whole if whole else 1 / len(weights)))
     return share if own is None else min(share, own)
 
 

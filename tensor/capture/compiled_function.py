@@ -32,13 +32,14 @@ from .memory_plan import PlacedCalls, StatePlan
 from .quick_calls import Found
 
 if TYPE_CHECKING:
-    from ...devices import Limits
+    from ...devices import Executable, Limits
 
 
 @dataclass
 class CompiledFunction:
     """`plan`: where arrays lie; `sequence`: what runs; `kernels`: the distinct ones, heaviest first; `warm`: they came from
-    disk; `tuner`: who tunes them in the background; `bindings`: names of tensors from outside, which must still be theirs."""
+    disk; `tuner`: who tunes them in the background; `bindings`: names of tensors from outside, which must still be theirs; `program`: the digest
+    of its graph, by which the cache knows what was chosen for it, '' where it has none."""
 
     name: str
     graph: CapturedGraph
@@ -49,6 +50,7 @@ class CompiledFunction:
     warm: bool = False
     tuner: BackgroundTuner | None = None
     bindings: Bindings | None = None
+    program: str = ""
 
     def __post_init__(self) -> None:
         self._changing = threading.Lock()
@@ -89,11 +91,18 @@ class CompiledFunction:
     def change(self, old: FoundKernel, new: FoundKernel) -> None:
         """Run another schedule of a kernel from the next call on. Calls that run now end with the old one."""
         with self._changing:
-            calls = with_executable(self.sequence.calls, old.executable, new.executable)
-            found = CallSequence(calls, self.plan, self.sequence.specs, self.sequence.cells, self.device, self.sequence.symbols)
-            found.poison = self.sequence.poison
             self.kernels = [new if k is old else k for k in self.kernels]
-            self.sequence = found
+            self.sequence = self.varied([(old.executable, new.executable)])
+
+    def varied(self, changes: Iterable[tuple[Executable, Executable]]) -> CallSequence:
+        """What runs, with other executables in the place of some."""
+        old = self.sequence
+        calls = old.calls
+        for before, after in changes:
+            calls = with_executable(calls, before, after)
+        found = CallSequence(calls, self.plan, old.specs, old.cells, self.device, old.symbols)
+        found.poison, found.count = old.poison, old.count
+        return found
 
     def call_quick(self, found: Found) -> Any:
         """A call whose arguments a reader took apart: tensors that have memory, and arrays."""
@@ -345,6 +354,11 @@ def _timed(k: FoundKernel, p: CompiledFunction, limits: Limits | None) -> tuple[
 
 
 def kernel_seconds(k: FoundKernel, device: str, symbols: Mapping[str, int] | None = None) -> float:
+    """Seconds of the quickest of some calls: see `seconds_of`."""
+    return seconds_of(k.executable, device, symbols)
+
+
+def seconds_of(executable: Executable, device: str, symbols: Mapping[str, int] | None = None) -> float:
     """Seconds of the quickest of some calls, on memory of zeros. `symbols`: the values of symbolic sizes, which are the largest
     in memory."""
     from math import prod
@@ -353,12 +367,12 @@ def kernel_seconds(k: FoundKernel, device: str, symbols: Mapping[str, int] | Non
     from ..running import buffers
 
     arrays = []
-    for param in k.executable.signature.params:
+    for param in executable.signature.params:
         b = buffers.new((max(prod(_extents(param.shape)) * param.dtype.size, 1),), uint8, device, ("", 0))
         buffers.fill(b, 0)
         arrays.append(b)
-    vars = [(symbols or {})[s] for s in k.executable.signature.symbols]
-    return min(k.executable.time([[b.address for b in arrays]], vars, REPEATS, 0.2))
+    vars = [(symbols or {})[s] for s in executable.signature.symbols]
+    return min(executable.time([[b.address for b in arrays]], vars, REPEATS, 0.2))
 
 
 def _extents(shape: Iterable[Any]) -> list[int]:

@@ -28,9 +28,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     where all reads allow that.
 
     `tune`: 'use' takes schedules from the cache, of the same kernel or a similar one, and else by rule; 'require' raises
-    CacheMiss, which lists all kernels that were not tuned here; 'record' is 'use', and `missing()` has the kernels that were not
-    tuned, for `tune`; 'tune' tunes
-    them now, within `budget` seconds, heaviest first; 'background' does so in a process of low priority while calls run on
+    CacheMiss, which lists all kernels that were not tuned here; 'list' is 'use', and `missing()` has the kernels that were
+    not tuned, for `tune`; 'record' is that, and counts what runs for `tune run --recorded`; 'tune' tunes them now, within `budget` seconds, heaviest first; 'background' does so in a process of low priority while calls run on
     what there is. `shapes`: 'recapture', or 'error' for a call unlike the first. `donate`: names of arguments whose memory
     results may take. `symbols`: sizes that differ from call to call, by name of an argument: `{"x": {0: tw.Var("n", 1, 4096)}}`
     says that dimension 0 of `x` is n, `{"i": tw.Var("i", 0, 4095)}` that the whole number `i` is a size or a place; the function

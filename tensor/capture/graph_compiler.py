@@ -19,6 +19,7 @@ from ...ir.errors import OutOfTimeError
 from ...ir.kernel import Kernel
 from ...ir.rewriter import with_constants, without_aliases
 from ...opts.analysis.structure import contractions
+from ...plan import usage
 from ...search.background import BackgroundTuner
 from ...search.parallel_builds import BuildHelpers, BuildPlace
 from ..fusion.call_list import NUMERICS, Call, CallList, KernelCall, call_list
@@ -32,7 +33,7 @@ from .call_sequence import CallSequence
 from .capture import ArraySource, CapturedGraph
 from .compiled_function import CompiledFunction
 from .jit_options import JitOptions
-from .kernel_lookup import FoundKernel, looked_up, looked_up_again
+from .kernel_lookup import CHECKING, FoundKernel, looked_up, looked_up_again
 from .linked_loops import kernel_calls, linked_calls, specs_of
 from .loop_memory import placed_loops, rooms_for
 from .memory_plan import StatePlan, placed
@@ -63,11 +64,16 @@ LEAST_S = 1.0
 """Seconds that a kernel gets at least."""
 
 
-def shares(kernels: Sequence[FoundKernel], options: JitOptions) -> list[tuple[FoundKernel, float]]:
-    """The kernels that have no exact answer, heaviest first, and the seconds that each gets: by the work of all its calls."""
+def seconds_of_budget(options: JitOptions) -> float:
+    """Seconds of the budget, or of the default one."""
     from ...search import parse_seconds
 
-    total = parse_seconds(options.budget if options.budget is not None else DEFAULT_S)
+    return parse_seconds(options.budget if options.budget is not None else DEFAULT_S)
+
+
+def shares(kernels: Sequence[FoundKernel], options: JitOptions) -> list[tuple[FoundKernel, float]]:
+    """The kernels that have no exact answer, heaviest first, and the seconds that each gets: by the work of all its calls."""
+    total = seconds_of_budget(options)
     wanted = [k for k in kernels if not k.exact and k.kernel is not None]
     weights = [k.calls * (k.flops + 8 * k.nbytes) + 1 for k in wanted]
     return [(k, max(LEAST_S, total * w / sum(weights))) for k, w in zip(wanted, weights, strict=True)]
@@ -108,13 +114,21 @@ def tune_in_background(program: CompiledFunction, place: BuildPlace, options: Ji
 
     def done(i: int) -> None:
         k = todo[i][0]
-        program.change(k, looked_up_again(k, program.device, place))
+        program.change(k, looked_up_again(k, program.device, place, program.program))
 
     return BackgroundTuner([without_aliases(k.kernel) for k, _ in todo if k.kernel is not None], place, [s for _, s in todo], done)
 
 
+def counted(kernels: Sequence[FoundKernel], place: BuildPlace) -> usage.RunCounter:
+    """A counter of a program's runs, for `tune run --recorded`."""
+    device = place.device.spec or place.device.name
+    ran = [(k.kernel, k.calls) for k in kernels if k.kernel is not None and k.origin != CHECKING and not k.kernel.fixed]
+    found = [(usage.UsedKernel(without_aliases(kernel), "", device, place.threads), calls) for kernel, calls in ran]
+    return usage.recorder(place.cache).counter(found)
+
+
 # compiling ----------------------------------------------------------------------------------------------------------
-COLD = ("require", "tune", "background", "record")
+COLD = ("require", "tune", "background")
 """Modes that need kernels, and so a graph that is pulled, unless all answers of a warm start are exact."""
 
 
@@ -137,13 +151,15 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         with interned_in({}):  # nodes of its own: the constants of others may have memory
             outs, leaves = detached([*graph.outs, *graph.effects, *check_of([*graph.outs, *graph.effects])])
         sources = [graph.leaves[id(n)] for n in leaves]
-        key = warm.key_of_graph(outs, graph, sources, donated, place, options)
-        found = None if options.checks else warm.load(key, place, outs, graph)
+        digest = warm.program_of_graph(outs, graph, sources, donated, options)
+        key = warm.record_key(digest, place)
+        recording = options.tune == "record" or usage.wanted()
+        found = None if options.checks or recording or options.tune == "list" else warm.load(key, place, outs, graph)
     if found is not None and WATCH.observer is None and (options.tune not in COLD or all(k.exact for k in found[2])):
         plan, linked, kernels, nodes, rooms = found
         specs = specs_of(nodes, graph.device, rooms)
         sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
-        return CompiledFunction(name, graph, plan, sequence, graph.device, kernels, True)
+        return CompiledFunction(name, graph, plan, sequence, graph.device, kernels, True, program=digest)
     with BuildHelpers(place) as helpers, without_collections():
         helpers.expect(len({n.shape for n in walk(outs) if n.src}) // 2)  # kernels that differ make arrays that do, as a rule
         with timed("graph", name):
@@ -155,19 +171,21 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         if options.frozen:
             calls = with_frozen(calls, by_place, plan.states)
         every = list(kernel_calls(calls, loops))
-        by_call, kernels = looked_up(every, graph.device, place, options, helpers)
+        by_call, kernels = looked_up(every, graph.device, place, options, helpers, digest)
     if options.tune == "tune" and tune_now(kernels, place, options):
-        changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place) for k in kernels}
+        changed = {id(k): k if k.exact else looked_up_again(k, graph.device, place, digest) for k in kernels}
         by_call = {i: changed[id(k)] for i, k in by_call.items()}
         kernels = [changed[id(k)] for k in kernels]
-        key = warm.key_of_graph(outs, graph, sources, donated, place, options)
+        key = warm.record_key(digest, place)
     executables = iter([by_call[i].executable for i in range(len(every))])
     linked = linked_calls(calls, loops, graph.device, len(made.nodes), executables)
     rooms = list(rooms_for(loops).values())
     warm.save(key, place, outs, made.nodes, plan, rooms, linked, by_call)
     specs = specs_of(made.nodes, graph.device, rooms)
     sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
-    program = CompiledFunction(name, graph, plan, sequence, graph.device, kernels)
+    program = CompiledFunction(name, graph, plan, sequence, graph.device, kernels, program=digest)
+    if recording:
+        sequence.count = counted(kernels, place).count
     if options.tune == "background":
         program.tuner = tune_in_background(program, place, options)
     return program

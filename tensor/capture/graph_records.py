@@ -132,7 +132,7 @@ class _Writer:
 
 log = logger("tensor")
 
-VERSION = 3
+VERSION = 4
 KIND = "jit"
 """Records' place in the artefact store."""
 
@@ -153,37 +153,31 @@ def code_version() -> str:
     return h.hexdigest()
 
 
-def key_of_graph(
+def program_of_graph(
     outs: Sequence[TensorNode],
     graph: CapturedGraph,
     sources: Sequence[ArraySource],
     donated: frozenset[int],
-    place: BuildPlace,
     options: JitOptions,
 ) -> str:
-    """Where the record of a detached graph is, or an empty text where none can be."""
+    """What is the same for programs of one graph whose tensors are used alike, whoever captures them; an empty text where a graph has no
+    text."""
     text = graph_text(outs)
-    stamp = cache_state(place)
-    if text is None or stamp is None:
+    if text is None:
         return ""
     use = [(s.kind, s.place) for s in sources], [(r.kind, r.place) for r in graph.results], [(s.kind, s.place, s.new) for s in graph.states]
     slots = [(n.shape, n.dtype.name, str(n.arg.range)) for n in graph.slots]
-    target = f"{place.device.name} {place.device.target.key} {place.threads} {place.device.compiler_id()}"
-    parts = (
-        VERSION,
-        code_version(),
-        target,
-        stamp,
-        use,
-        slots,
-        graph.symbols,
-        sorted(donated),
-        options.frozen,
-        options.numerics,
-        graph.device,
-        text,
-    )
+    parts = use, slots, graph.symbols, sorted(donated), options.frozen, options.numerics, graph.device, text
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def record_key(program: str, place: BuildPlace) -> str:
+    """Where the record of a program is, or an empty text where none can be."""
+    stamp = cache_state(place)
+    if not program or stamp is None:
+        return ""
+    target = f"{place.device.name} {place.device.target.key} {place.threads} {place.device.compiler_id()}"
+    return hashlib.sha256(repr((VERSION, code_version(), target, stamp, program)).encode()).hexdigest()
 
 
 def cache_state(place: BuildPlace) -> str | None:

@@ -342,7 +342,7 @@ class Jitted:
 
     def missing(self) -> list[Kernel]:
         """The kernels without a schedule that was measured for them, heaviest first, for `tilewright.tune`. Kernels that
-        came from disk are known with tune="record" only."""
+        came from disk are known with tune="list" only."""
         found = [k for p in self.programs for k in p.kernels if not k.exact and k.kernel is not None]
         return [k.kernel for k in sorted(found, key=lambda k: -k.calls * (k.flops + 8 * k.nbytes)) if k.kernel is not None]
 

@@ -14,7 +14,7 @@ from ...plan.first_use_check import wanted
 from ..trees import flatten
 from .call_arguments import CallLayout
 
-TuneMode = Literal["use", "require", "record", "tune", "background"]
+TuneMode = Literal["use", "require", "list", "record", "tune", "background"]
 NewShapes = Literal["recapture", "error"]
 MODES: tuple[str, ...] = get_args(TuneMode)
 SHAPES: tuple[str, ...] = get_args(NewShapes)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...ir.kernel import Kernel
+from ...plan import usage
 from .observers import timed
 
 if TYPE_CHECKING:
@@ -56,10 +57,28 @@ def bound(kernel: Kernel, device: str) -> Callable[..., None]:
     key = key_of_program(kernel, device, None)
     found = _bound.get(key)
     if found is None:
-        found = compiled_kernel_for(kernel, device).executable.bind()
+        made = compiled_kernel_for(kernel, device)
+        found = made.executable.bind()
+        if usage.wanted():
+            found = _counted(found, made, device)
         with _lock:
             found = _bound.setdefault(key, found)
     return found
+
+
+def _counted(call: Callable[..., None], made: CompiledKernel, device: str) -> Callable[..., None]:
+    """The call, counted for `tune run --recorded`."""
+    from ... import cache
+    from ...ir.rewriter import without_aliases
+
+    used = usage.UsedKernel(without_aliases(made.kernel), "", device, made.threads)
+    count = usage.recorder(cache.open()).counter([(used, 1)]).count
+
+    def counted(*addresses: int) -> None:
+        count()
+        call(*addresses)
+
+    return counted
 
 
 def compiled_kernel_for(kernel: Kernel, device: str, threads: int | None = None, cache: Any = None) -> CompiledKernel:

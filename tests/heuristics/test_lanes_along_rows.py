@@ -37,7 +37,7 @@ FORMS: dict[str, tuple[tuple[int, int, int], tuple[int, ...], tuple[int, ...], d
 def convolution(form: str) -> Kernel:
     (batch, channels, outs), space, window, how = FORMS[form]
     x, w = np.zeros((batch, channels, *space), np.float32), np.zeros((outs, channels // how.get("groups", 1), *window), np.float32)
-    made = tw.jit(lambda x, w: nn.relu(nn.conv(x, w, **how)), tune="record")
+    made = tw.jit(lambda x, w: nn.relu(nn.conv(x, w, **how)), tune="list")
     made(Tensor(x), Tensor(w))
     return normalise(next(k for k in made.missing() if len(k.inputs) == 2))
 
@@ -97,7 +97,7 @@ def test_weights_gradients_are_sums_in_blocks(shape: dict[str, int], level: str,
 def test_statistics_over_images_have_lanes_along_them() -> None:
     """Not along the channels, which only a row of means beside the images has."""
     x, mean = Tensor(np.zeros((4, 32, 9, 9), np.float32)), Tensor(np.zeros((1, 32, 1, 1), np.float32))
-    made = tw.jit(lambda x, m: ((x - m) * (x - m)).sum(axis=(0, 2, 3)), tune="record")
+    made = tw.jit(lambda x, m: ((x - m) * (x - m)).sum(axis=(0, 2, 3)), tune="list")
     made(x, mean)
     kernel = normalise(next(k for k in made.missing() if len(k.inputs) == 2))
     first = quick_starts(kernel, targets.named("znver5"))[0]
