@@ -13,6 +13,7 @@ from ...ir.errors import KernelError, UsageError
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from ...cache import Cache, Row
     from ...ir.kernel import Kernel
     from ...tensor.fusion.fusion_facts import GraphFacts
 
@@ -132,12 +133,51 @@ def kernel_of(args: Namespace, shape: dict[str, int] | None = None) -> Kernel:
     from ...named_kernels import make, parse_shape
     from ...plan.identity import with_numerics
 
+    refuse_source(args)
     if not is_tensor_function(args.kernel, args.shape):
         found = make(args.kernel, parse_shape(args.shape) if shape is None and args.shape else shape, args.dtype)
     else:
         base, which = split_number(args.kernel)
         found = picked(ask(base, args.shape, args.dtype), which)
     return with_numerics(found, policy(allowed(getattr(args, "allow", None) or ())))
+
+
+def split_source(name: str) -> tuple[str, str]:
+    """(file, function) of `file.c:function`, a source that `tune source` tunes; ('', name) of any other name."""
+    file, _, function = name.rpartition(":")
+    if not file:
+        return "", name
+    from ...sources.source_spec import LANGUAGES
+
+    return (file, function) if os.path.splitext(file)[1] in LANGUAGES else ("", name)
+
+
+def source_rows(store: Cache, name: str) -> list[Row]:
+    """What a cache holds of the right configurations of a source."""
+    file, function = split_source(name)
+    rows = [(r, r.facts.get("source")) for r in store.rows(name=function, outcome="ok", verified=True)]
+    return [r for r, about in rows if isinstance(about, dict) and (not file or about.get("file") == os.path.basename(file))]
+
+
+def refuse_source(args: Namespace) -> None:
+    """Raise UsageError where --kernel names a source: it has parameters, and no loops that options change."""
+    from ... import cache
+    from ...named_kernels import is_named, is_path
+
+    file, function = split_source(args.kernel)
+    if not file:
+        if is_named(args.kernel) or is_path(args.kernel):
+            return
+        with cache.open(getattr(args, "cache", None)) as store:
+            rows = source_rows(store, args.kernel)
+        if not rows:
+            return
+        file = str(rows[0].facts["source"].get("file"))
+    name = f"{file}:{function}"
+    raise UsageError(
+        f"{name} is a source, which has parameters and no options: tune show {name} shows its best configuration, tune report --kernel "
+        f"{function} what was measured, and tune source {file} --function {function} … --first NAME=VALUE times another beside it"
+    )
 
 
 def picked(graph: FunctionGraph, which: str) -> Kernel:

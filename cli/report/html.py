@@ -187,6 +187,8 @@ def _nest(e: ReportEntry) -> str:
     from ...ir.normal_form import canonical, normalise
 
     r = e.best
+    if source := _source(r):
+        return escape(f"a source, whose loops are its own: tune show {source}")
     # a row may come from a stranger's bundle: only what is known by name here is looked at, never a file or module that a row names
     if not named_kernels.is_named(r.name):
         return "the loops of a kernel of one's own: tune show --kernel my.py:function"
@@ -209,6 +211,12 @@ def _nest(e: ReportEntry) -> str:
         for text, kind, detail in lines
     ]
     return "\n".join(out + [f"and {len(nest) - LOOPS} more lines"] * (len(nest) > LOOPS))
+
+
+def _source(row: Row) -> str:
+    """What `tune show` calls a source; '' for a kernel."""
+    about = row.facts.get("source")
+    return f"{about.get('file')}:{row.name}" if isinstance(about, dict) else ""
 
 
 def _target(name: str) -> Target:
@@ -262,8 +270,8 @@ def _facts(e: ReportEntry) -> str:
     if e.limits:
         facts["limits"] = f"{e.limits.peak / 1e9:.4g} GFLOP/s, {e.limits.bandwidth / 1e9:.3g} GB/s from {e.limits.place}"
     rows = "".join(f"<tr><th scope=row>{escape(str(k))}</th><td>{escape(str(v))}</td></tr>" for k, v in facts.items())
-    command = ""
-    if named_kernels.is_named(r.name):
+    command = f"<pre tabindex=0>{escape(shlex.join(['tune', 'show', source]))}</pre>" if (source := _source(r)) else ""
+    if not source and named_kernels.is_named(r.name):
         shape = ",".join(f"{k}={v}" for k, v in r.shape_dict.items())
         words = ["tune", "run", "--kernel", r.name, "--shape", shape, "--dtype", r.dtype, "--device", r.device, "--threads", str(r.threads)]
         command = f"<pre tabindex=0>{escape(shlex.join(words))}</pre>"

@@ -57,8 +57,9 @@ def remove(args: Namespace) -> int:
 def _task(args: Namespace) -> KernelTask:
     from ...named_kernels import parse_shape
     from ...search.kernel_task import KernelTask
-    from ..functions.tracing import is_tensor_function, kernel_of
+    from ..functions.tracing import is_tensor_function, kernel_of, refuse_source
 
+    refuse_source(args)
     if is_tensor_function(args.kernel, args.shape):
         return KernelTask(kernel_of(args), None, None, args.device, args.threads, None, args.allow or ())
     shape = parse_shape(args.shape) if args.shape else None

@@ -101,17 +101,21 @@ def nest_text(scheduled: Scheduled) -> Text:
 
 
 def show_source(args: Namespace) -> bool:
-    """Whether --kernel names a source of the cache and no kernel; then its best configurations were printed, one for each key."""
+    """Whether --kernel names a source, by `file.c:function` or where no kernel has that name; then its best configurations were printed, one
+    for each key."""
     from ... import cache
     from ...named_kernels import is_named, is_path
+    from ..functions.tracing import source_rows, split_source
 
-    if is_named(args.kernel) or is_path(args.kernel) or args.target or args.opts is not None:
+    file, function = split_source(args.kernel)
+    if args.target or args.opts is not None or (not file and (is_named(function) or is_path(function))):
         return False
     with cache.open(args.cache) as store:
-        rows = [r for r in store.rows(name=args.kernel, outcome="ok", verified=True) if isinstance(r.facts.get("source"), dict)]
-        best = [b for key in dict.fromkeys(r.key for r in rows) if (b := store.best(key)) is not None]
+        best = [b for key in dict.fromkeys(r.key for r in source_rows(store, args.kernel)) if (b := store.best(key)) is not None]
     asked = _asked(args, best)
     if not best:
+        if file:
+            raise UsageError(f"the cache holds no answer for {function} of {file}: tune source {file} --function {function} finds one")
         return False
     if not asked:
         raise UsageError(f"no answer for {args.kernel} has that shape, device or number of threads: {'; '.join(map(_about, best))}")

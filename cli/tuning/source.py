@@ -57,7 +57,9 @@ def _run(args: Namespace) -> int:
             spec, progress=progress, interrupt="return", command=command(args), **search_settings(args, spec, budget, trials)
         )
     counted = f"{{}} of {spec.lattice.size} configurations"
-    summary(out, args, result, words=SummaryWords(["tune", "show", spec.function], "untuned", "values", counted))
+    summary(
+        out, args, result, words=SummaryWords(["tune", "show", f"{Path(spec.file).name}:{spec.function}"], "untuned", "values", counted)
+    )
     _written(args, spec, result)
     return result.exit_code
 

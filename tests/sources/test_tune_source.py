@@ -217,3 +217,27 @@ def test_the_command_says_what_is_missing(saxpy: Path, capsys: pytest.CaptureFix
     ):
         assert main(words) == 2
         assert message in capsys.readouterr().err, words
+
+
+def test_commands_know_a_source_by_file_and_function(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of its functions has the name of a kernel."""
+    file, cache = saxpy / "add.c", ["--cache", str(saxpy / "named.db")]
+    file.write_text((saxpy / "saxpy.c").read_text().replace("saxpy", "add"))
+    words = ["--function", "add", "--args", str(saxpy / "spec.toml"), "--param", "TILE=4,8", "--trials", "2", *cache]
+    assert main(["source", str(file), *words]) == 0
+    assert "look at it  tune show add.c:add --cache" in capsys.readouterr().out
+    assert main(["show", "add.c:add", *cache]) == 0 and capsys.readouterr().out.startswith("add of add.c, n=")
+    assert main(["show", "add", *cache]) == 0 and capsys.readouterr().out.startswith("add for ")
+    page = saxpy / "report.html"
+    assert main(["report", "--html", str(page), *cache]) == 0
+    assert "tune show add.c:add" in page.read_text() and "tune run --kernel add" not in page.read_text() and "n=" in page.read_text()
+    capsys.readouterr()
+    for refused in (
+        ["explain", "add.c:add"],
+        ["pin", "add.c:add", "--opts", "TILE=8"],
+        ["bench", "add.c:add", "--opts", "A", "--opts", "B"],
+    ):
+        assert main([*refused, *cache]) == 2
+        assert "add.c:add is a source, which has parameters and no options: tune show add.c:add" in capsys.readouterr().err
+    assert main(["show", "sub.c:add", *cache]) == 2
+    assert "the cache holds no answer for add of sub.c: tune source sub.c --function add finds one" in capsys.readouterr().err
