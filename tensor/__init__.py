@@ -1,11 +1,11 @@
 """A lazy tensor library whose expressions become kernels by fusion, scheduled from the cache at JIT time."""
 
 from . import debug as debug
-from . import nn as nn
-from . import optim as optim
 from . import sparse as sparse
 from .capture.decorator import jit as jit
-from .complex_tensor import ComplexTensor as ComplexTensor
+from .frontends import nn as nn
+from .frontends import optim as optim
+from .frontends.complex_tensor import ComplexTensor as ComplexTensor
 from .gradients.grad import checkpoint as checkpoint
 from .gradients.grad import grad as grad
 from .gradients.grad import jvp as jvp

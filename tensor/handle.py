@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import UsageError
-from .exchange import exported
+from .frontends.exchange import exported
 from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
 from .graph.index_maps import Shape
 from .graph.nodes import TensorNode, constant_of

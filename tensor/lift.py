@@ -12,12 +12,12 @@ from typing import Any
 
 from ..ir.dtypes import DType
 from ..ir.errors import TilewrightError, UsageError
+from .frontends.habits import argument
 from .graph.captured_numbers import holds, plain
 from .graph.nodes import TensorNode, constant_of
 from .graph.primitives import rounded
 from .graph.source_lines import at, user_line, with_line
 from .graph.symbolic_sizes import SymbolicSize, symbolic
-from .habits import argument
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy, leaf
 from .ops.complex_numbers import ComplexParts, apart, complex_rule, is_complex, memory_of
@@ -139,14 +139,14 @@ def _sizes_known(found: _Parameters, args: tuple[Any, ...], kwargs: dict[str, An
 @cache
 def _small(function: Callable[..., Any]) -> Callable[..., TensorNode | None] | None:
     """What computes a function of small tensors at once. (It imports NumPy.)"""
-    from .direct import RULES, at_once
+    from .frontends.small_operations import RULES, at_once
 
     return partial(at_once, RULES[function]) if function in RULES else None
 
 
 def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = None, lazy: bool = False) -> Callable[..., Any]:
-    """`function` of nodes as one of tensors. Errors get the user's line. Small operations are computed at once, by the rule of `direct`
-    (None: of `function`), unless `lazy`."""
+    """`function` of nodes as one of tensors. Errors get the user's line. Small operations are computed at once,
+    by the rule of `small_operations` for `direct` (None: for `function`), unless `lazy`."""
     quick = direct or function
 
     @wraps(function)

@@ -8,13 +8,13 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType
-from . import moved as V
-from .einops_backend import register
+from .frontends import moved as V
+from .frontends.einops_backend import register
+from .frontends.numpy_functions import array_function, array_ufunc, reduction, rounded_to
 from .graph.nodes import Slot, make
 from .handle import TensorHandle, node_of
 from .leaves import from_numpy, leaf
 from .lift import all_lifted, in_place, lifted, operator
-from .numpy_functions import array_function, array_ufunc, reduction, rounded_to
 from .ops import complex_numbers as Z
 from .ops import elementwise as E
 from .ops import indexing as I
@@ -73,7 +73,7 @@ class Tensor(TensorHandle):
     if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
 
         def __getattr__(self, name: str) -> Any:
-            from .habits import no_method
+            from .frontends.habits import no_method
 
             raise no_method(name)
 

@@ -27,7 +27,7 @@ from ..ir.dtypes import (
     uint64,
 )
 from ..ir.dtypes import bool_ as bool
-from ..tensor import moved as _V
+from ..tensor.frontends import moved as _V
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
 from ..tensor.ops import complex_numbers as _Z
@@ -66,7 +66,7 @@ newaxis = None
 if not _TYPE_CHECKING:  # type checkers say themselves where a name is not here
 
     def __getattr__(name: str) -> object:
-        from ..tensor.habits import no_function
+        from ..tensor.frontends.habits import no_function
 
         raise no_function(name)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ..ir.dtypes import DType, DTypeLike
 from ..tensor import Tensor
-from ..tensor.exchange import imported
+from ..tensor.frontends.exchange import imported
 from ..tensor.graph.promotion import dtype_of
 from ..tensor.leaves import as_array, from_numpy, gpu_of, lent
 from ..tensor.lift import lifted

@@ -11,14 +11,14 @@ the place in the list; everything else is in the records, and the next `advance`
                                       make the calls `from` to n; n, or the number of the loop in which the slice ended (0: no end).
                                       context: deadline, whether to go on in the middle, ptr seconds (or 0), ptr counts"""
 
-DRIVER = """
+from .ir_macros import expanded
+
+DRIVER = expanded("""
 define internal void @timed_run(ptr %ctx, ptr %call, ptr %bufs, i64 %number) nounwind {
 entry:
   %ts = alloca [2 x i64], align 8
-  %sp = getelementptr ptr, ptr %ctx, i64 2
-  %seconds = load ptr, ptr %sp
-  %np = getelementptr ptr, ptr %ctx, i64 3
-  %counts = load ptr, ptr %np
+  %seconds = get ptr %ctx[2]
+  %counts = get ptr %ctx[3]
   %t0 = call i64 @now(ptr %ts)
   call void @run(ptr %call, ptr %bufs)
   %t1 = call i64 @now(ptr %ts)
@@ -30,7 +30,7 @@ entry:
   %sum = fadd double %before, %sec
   store double %sum, ptr %op
   %cp = getelementptr i64, ptr %counts, i64 %number
-  %c = load i64, ptr %cp
+  %c = get i64 %cp[0]
   %c1 = add i64 %c, 1
   store i64 %c1, ptr %cp
   ret void
@@ -38,8 +38,7 @@ entry:
 
 define internal i64 @steps(ptr %ctx, ptr %list, i64 %n, i64 %from) nounwind {
 entry:
-  %sp = getelementptr i64, ptr %ctx, i64 2
-  %timing = load i64, ptr %sp
+  %timing = get i64 %ctx[2]
   %timed = icmp ne i64 %timing, 0
   br label %head
 head:
@@ -47,11 +46,9 @@ head:
   %more = icmp slt i64 %i, %n
   br i1 %more, label %body, label %out
 body:
-  %three = mul i64 %i, 3
-  %cp = getelementptr ptr, ptr %list, i64 %three
-  %call = load ptr, ptr %cp
-  %bp = getelementptr ptr, ptr %cp, i64 1
-  %bufs = load ptr, ptr %bp
+  %cp = row 3 %list[%i]
+  %call = get ptr %cp[0]
+  %bufs = get ptr %cp[1]
   %kind = load i64, ptr %call
   %isloop = icmp slt i64 %kind, 0
   br i1 %isloop, label %loop, label %plain
@@ -65,8 +62,7 @@ quick:
   call void @run(ptr %call, ptr %bufs)
   br label %next
 clocked:
-  %np = getelementptr i64, ptr %cp, i64 2
-  %number = load i64, ptr %np
+  %number = get i64 %cp[2]
   call void @timed_run(ptr %ctx, ptr %call, ptr %bufs, i64 %number)
   br label %next
 next:
@@ -102,196 +98,106 @@ out:
   ret void
 }
 
+; copies between the words of a loop: a table of (to, from, bytes), and how many there are, at a place of its record. (Before a loop, of
+; what carries begin with; after it, of their last values)
+define internal void @copies(ptr %rec, i64 %place) nounwind {
+entry:
+  %words = get ptr %rec[4]
+  %table = get ptr %rec[%place]
+  %after = add i64 %place, 1
+  %n = get i64 %rec[%after]
+  each %j < %n {
+    %dp = row 3 %table[%j]
+    %dw = get i64 %dp[0]
+    %sw = get i64 %dp[1]
+    %len = get i64 %dp[2]
+    %da = get ptr %words[%dw]
+    %sa = get ptr %words[%sw]
+    call void @copy(ptr %da, ptr %sa, i64 %len)
+  }
+  ret void
+}
+
 ; a loop begins: words, what is copied before, the counter. How many steps there are
 define internal i64 @loop_begin(ptr %rec, ptr %bufs) nounwind {
 entry:
-  %wp = getelementptr ptr, ptr %rec, i64 4
-  %words = load ptr, ptr %wp
-  %ip = getelementptr ptr, ptr %rec, i64 5
-  %init = load ptr, ptr %ip
-  %np = getelementptr i64, ptr %rec, i64 6
-  %n = load i64, ptr %np
-  br label %head
-head:
-  %i = phi i64 [0, %entry], [%i1, %body]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %copies
-body:
-  %two = mul i64 %i, 2
-  %pp = getelementptr i64, ptr %init, i64 %two
-  %p = load i64, ptr %pp
-  %op = getelementptr i64, ptr %pp, i64 1
-  %o = load i64, ptr %op
-  %bp = getelementptr i64, ptr %bufs, i64 %p
-  %b = load i64, ptr %bp
-  %a = add i64 %b, %o
-  %ap = getelementptr i64, ptr %words, i64 %i
-  store i64 %a, ptr %ap
-  %i1 = add i64 %i, 1
-  br label %head
-copies:
-  %cp = getelementptr ptr, ptr %rec, i64 15
-  %table = load ptr, ptr %cp
-  %ncp = getelementptr i64, ptr %rec, i64 16
-  %nc = load i64, ptr %ncp
-  br label %chead
-chead:
-  %j = phi i64 [0, %copies], [%j1, %cbody]
-  %cmore = icmp slt i64 %j, %nc
-  br i1 %cmore, label %cbody, label %ready
-cbody:
-  %three = mul i64 %j, 3
-  %dp = getelementptr i64, ptr %table, i64 %three
-  %dw = load i64, ptr %dp
-  %sp = getelementptr i64, ptr %dp, i64 1
-  %sw = load i64, ptr %sp
-  %lp = getelementptr i64, ptr %dp, i64 2
-  %len = load i64, ptr %lp
-  %dap = getelementptr ptr, ptr %words, i64 %dw
-  %da = load ptr, ptr %dap
-  %sap = getelementptr ptr, ptr %words, i64 %sw
-  %sa = load ptr, ptr %sap
-  call void @copy(ptr %da, ptr %sa, i64 %len)
-  %j1 = add i64 %j, 1
-  br label %chead
-ready:
-  %tp = getelementptr ptr, ptr %rec, i64 9
-  %all = load ptr, ptr %tp
-  %tnp = getelementptr i64, ptr %rec, i64 10
-  %nall = load i64, ptr %tnp
+  %words = get ptr %rec[4]
+  %init = get ptr %rec[5]
+  %n = get i64 %rec[6]
+  each %i < %n {
+    %pp = row 2 %init[%i]
+    %p = get i64 %pp[0]
+    %o = get i64 %pp[1]
+    %b = get i64 %bufs[%p]
+    %a = add i64 %b, %o
+    set i64 %words[%i] = %a
+  }
+  call void @copies(ptr %rec, i64 15)
+  %all = get ptr %rec[9]
+  %nall = get i64 %rec[10]
   call void @scatter(ptr %all, i64 %nall, ptr %words)
-  %startp = getelementptr i64, ptr %rec, i64 23
-  %start = load i64, ptr %startp
-  %cellp = getelementptr i64, ptr %rec, i64 22
-  store i64 %start, ptr %cellp
-  %everyp = getelementptr i64, ptr %rec, i64 28
-  store i64 1, ptr %everyp
-  %duep = getelementptr i64, ptr %rec, i64 29
-  store i64 1, ptr %duep
-  %lastp = getelementptr i64, ptr %rec, i64 30
-  store i64 0, ptr %lastp
-  %tripsp = getelementptr i64, ptr %rec, i64 1
-  %trips = load i64, ptr %tripsp
-  %gp = getelementptr i64, ptr %rec, i64 19
-  %g = load i64, ptr %gp
+  %start = get i64 %rec[23]
+  set i64 %rec[22] = %start
+  set i64 %rec[28] = 1
+  set i64 %rec[29] = 1
+  set i64 %rec[30] = 0
+  %trips = get i64 %rec[1]
+  %g = get i64 %rec[19]
   %gated = icmp sge i64 %g, 0
   br i1 %gated, label %gate, label %go
 gate:
-  %gap = getelementptr ptr, ptr %bufs, i64 %g
-  %ga = load ptr, ptr %gap
+  %ga = get ptr %bufs[%g]
   %v = load i8, ptr %ga
   %on = icmp ne i8 %v, 0
   %some = select i1 %on, i64 %trips, i64 0
   br label %go
 go:
-  %found = phi i64 [%trips, %ready], [%some, %gate]
+  %found = phi i64 [%trips, %i.out], [%some, %gate]
   ret i64 %found
 }
 
 ; after a step: what was written is read next, addresses go on, and the calls get them
 define internal void @loop_move(ptr %rec) nounwind {
 entry:
-  %wp = getelementptr ptr, ptr %rec, i64 4
-  %words = load ptr, ptr %wp
-  %cp = getelementptr ptr, ptr %rec, i64 13
-  %carries = load ptr, ptr %cp
-  %np = getelementptr i64, ptr %rec, i64 14
-  %n = load i64, ptr %np
-  br label %head
-head:
-  %i = phi i64 [0, %entry], [%i1, %next]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %strides
-body:
-  %four = mul i64 %i, 4
-  %rp = getelementptr i64, ptr %carries, i64 %four
-  %r = load i64, ptr %rp
-  %wip = getelementptr i64, ptr %rp, i64 1
-  %w = load i64, ptr %wip
-  %aip = getelementptr i64, ptr %rp, i64 2
-  %a = load i64, ptr %aip
-  %wap = getelementptr i64, ptr %words, i64 %w
-  %written = load i64, ptr %wap
-  %rap = getelementptr i64, ptr %words, i64 %r
-  store i64 %written, ptr %rap
-  %two = icmp sge i64 %a, 0
-  br i1 %two, label %swap, label %next
+  %words = get ptr %rec[4]
+  %carries = get ptr %rec[13]
+  %n = get i64 %rec[14]
+  each %i < %n {
+    %rp = row 4 %carries[%i]
+    %r = get i64 %rp[0]
+    %w = get i64 %rp[1]
+    %a = get i64 %rp[2]
+    %wap = getelementptr i64, ptr %words, i64 %w
+    %written = load i64, ptr %wap
+    set i64 %words[%r] = %written
+    %two = icmp sge i64 %a, 0
+    br i1 %two, label %swap, label %next
 swap:
-  %bip = getelementptr i64, ptr %rp, i64 3
-  %b = load i64, ptr %bip
-  %avp = getelementptr i64, ptr %words, i64 %a
-  %av = load i64, ptr %avp
-  %bvp = getelementptr i64, ptr %words, i64 %b
-  %bv = load i64, ptr %bvp
-  %x = xor i64 %av, %bv
-  %other = xor i64 %x, %written
-  store i64 %other, ptr %wap
-  br label %next
+    %b = get i64 %rp[3]
+    %av = get i64 %words[%a]
+    %bv = get i64 %words[%b]
+    %x = xor i64 %av, %bv
+    %other = xor i64 %x, %written
+    store i64 %other, ptr %wap
+    br label %next
 next:
-  %i1 = add i64 %i, 1
-  br label %head
-strides:
-  %sp = getelementptr ptr, ptr %rec, i64 7
-  %stride = load ptr, ptr %sp
-  %mp = getelementptr i64, ptr %rec, i64 8
-  %m = load i64, ptr %mp
-  br label %shead
-shead:
-  %j = phi i64 [0, %strides], [%j1, %sbody]
-  %smore = icmp slt i64 %j, %m
-  br i1 %smore, label %sbody, label %done
-sbody:
-  %vp = getelementptr i64, ptr %words, i64 %j
-  %v = load i64, ptr %vp
-  %dp = getelementptr i64, ptr %stride, i64 %j
-  %d = load i64, ptr %dp
-  %v1 = add i64 %v, %d
-  store i64 %v1, ptr %vp
-  %j1 = add i64 %j, 1
-  br label %shead
-done:
+  }
+  %stride = get ptr %rec[7]
+  %m = get i64 %rec[8]
+  each %j < %m {
+    %vp = getelementptr i64, ptr %words, i64 %j
+    %v = load i64, ptr %vp
+    %d = get i64 %stride[%j]
+    %v1 = add i64 %v, %d
+    store i64 %v1, ptr %vp
+  }
   %cellp = getelementptr i64, ptr %rec, i64 22
   %c = load i64, ptr %cellp
   %c1 = add i64 %c, 1
   store i64 %c1, ptr %cellp
-  %tp = getelementptr ptr, ptr %rec, i64 11
-  %moving = load ptr, ptr %tp
-  %tnp = getelementptr i64, ptr %rec, i64 12
-  %nmoving = load i64, ptr %tnp
+  %moving = get ptr %rec[11]
+  %nmoving = get i64 %rec[12]
   call void @scatter(ptr %moving, i64 %nmoving, ptr %words)
-  ret void
-}
-
-; the last values of carries go where their results are
-define internal void @loop_end(ptr %rec) nounwind {
-entry:
-  %wp = getelementptr ptr, ptr %rec, i64 4
-  %words = load ptr, ptr %wp
-  %cp = getelementptr ptr, ptr %rec, i64 17
-  %table = load ptr, ptr %cp
-  %np = getelementptr i64, ptr %rec, i64 18
-  %n = load i64, ptr %np
-  br label %head
-head:
-  %j = phi i64 [0, %entry], [%j1, %body]
-  %more = icmp slt i64 %j, %n
-  br i1 %more, label %body, label %out
-body:
-  %three = mul i64 %j, 3
-  %dp = getelementptr i64, ptr %table, i64 %three
-  %dw = load i64, ptr %dp
-  %sp = getelementptr i64, ptr %dp, i64 1
-  %sw = load i64, ptr %sp
-  %lp = getelementptr i64, ptr %dp, i64 2
-  %len = load i64, ptr %lp
-  %dap = getelementptr ptr, ptr %words, i64 %dw
-  %da = load ptr, ptr %dap
-  %sap = getelementptr ptr, ptr %words, i64 %sw
-  %sa = load ptr, ptr %sap
-  call void @copy(ptr %da, ptr %sa, i64 %len)
-  %j1 = add i64 %j, 1
-  br label %head
-out:
   ret void
 }
 
@@ -299,10 +205,8 @@ out:
 define internal i64 @loop(ptr %ctx, ptr %rec, ptr %bufs) nounwind {
 entry:
   %ts = alloca [2 x i64], align 8
-  %lp = getelementptr ptr, ptr %rec, i64 2
-  %list = load ptr, ptr %lp
-  %np = getelementptr i64, ptr %rec, i64 3
-  %n = load i64, ptr %np
+  %list = get ptr %rec[2]
+  %n = get i64 %rec[3]
   %tp = getelementptr i64, ptr %rec, i64 24
   %atp = getelementptr i64, ptr %rec, i64 25
   %ownp = getelementptr i64, ptr %rec, i64 26
@@ -343,15 +247,12 @@ inner:
   store i64 0, ptr %ownp
   ret i64 1
 after:
-  %tip = getelementptr i64, ptr %rec, i64 20
-  %ti = load i64, ptr %tip
+  %ti = get i64 %rec[20]
   %tested = icmp sge i64 %ti, 0
   br i1 %tested, label %test, label %goes
 test:
-  %wp = getelementptr ptr, ptr %rec, i64 4
-  %words = load ptr, ptr %wp
-  %tap = getelementptr ptr, ptr %words, i64 %ti
-  %ta = load ptr, ptr %tap
+  %words = get ptr %rec[4]
+  %ta = get ptr %words[%ti]
   %tv = load i8, ptr %ta
   %on1 = icmp ne i8 %tv, 0
   br label %goes
@@ -395,7 +296,7 @@ pace:
 on:
   br label %head
 end:
-  call void @loop_end(ptr %rec)
+  call void @copies(ptr %rec, i64 17)
   ret i64 0
 }
-"""
+""")

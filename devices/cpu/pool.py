@@ -31,6 +31,7 @@ from typing import Any
 from ...ir.errors import DeviceError
 from ..once import once
 from .engine import Code, compile_text
+from .ir_macros import expanded
 from .loop_ir import DRIVER as LOOPS
 
 SPIN_S = 60e-6
@@ -349,86 +350,54 @@ define void @reset() nounwind {
 # `pool_ir`).
 
 
-_DRIVER = """
+_DRIVER = expanded("""
 define void @run(ptr %call, ptr %bufs) nounwind {
 entry:
   %n = load i64, ptr %call
-  %tp = getelementptr i64, ptr %call, i64 1
-  %threads = load i64, ptr %tp
-  %sp = getelementptr i64, ptr %call, i64 2
-  %scratches = load ptr, ptr %sp
-  %vp = getelementptr i64, ptr %call, i64 3
-  %vars = load ptr, ptr %vp
-  br label %head
-head:
-  %i = phi i64 [0, %entry], [%i1, %body]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %out
-body:
-  %two = mul i64 %i, 2
-  %a = add i64 %two, 4
-  %fp = getelementptr i64, ptr %call, i64 %a
-  %fn = load ptr, ptr %fp
-  %b = add i64 %two, 5
-  %ip = getelementptr i64, ptr %call, i64 %b
-  %items = load i64, ptr %ip
-  call void @phase(ptr %fn, i64 %items, ptr %bufs, ptr %vars, ptr %scratches, i64 %threads)
-  %i1 = add i64 %i, 1
-  br label %head
-out:
+  %threads = get i64 %call[1]
+  %scratches = get ptr %call[2]
+  %vars = get ptr %call[3]
+  each %i < %n {
+    %two = mul i64 %i, 2
+    %a = add i64 %two, 4
+    %fn = get ptr %call[%a]
+    %b = add i64 %two, 5
+    %items = get i64 %call[%b]
+    call void @phase(ptr %fn, i64 %items, ptr %bufs, ptr %vars, ptr %scratches, i64 %threads)
+  }
   ret void
 }
 
 ; store addresses[index] at each place of a table of (place, index)
 define void @scatter(ptr %table, i64 %n, ptr %addresses) nounwind {
 entry:
-  br label %head
-head:
-  %i = phi i64 [0, %entry], [%i1, %body]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %out
-body:
-  %two = mul i64 %i, 2
-  %pp = getelementptr ptr, ptr %table, i64 %two
-  %place = load ptr, ptr %pp
-  %one = add i64 %two, 1
-  %np = getelementptr i64, ptr %table, i64 %one
-  %index = load i64, ptr %np
-  %ap = getelementptr i64, ptr %addresses, i64 %index
-  %address = load i64, ptr %ap
-  store i64 %address, ptr %place
-  %i1 = add i64 %i, 1
-  br label %head
-out:
+  each %i < %n {
+    %two = mul i64 %i, 2
+    %place = get ptr %table[%two]
+    %one = add i64 %two, 1
+    %index = get i64 %table[%one]
+    %address = get i64 %addresses[%index]
+    store i64 %address, ptr %place
+  }
   ret void
 }
 
 define void @replay(ptr %list, i64 %n, ptr %table, i64 %places, ptr %addresses) nounwind {
 entry:
   call void @scatter(ptr %table, i64 %places, ptr %addresses)
-  br label %head
-head:
-  %i = phi i64 [0, %entry], [%i1, %body]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %out
-body:
-  %three = mul i64 %i, 3
-  %cp = getelementptr ptr, ptr %list, i64 %three
-  %call = load ptr, ptr %cp
-  %bp = getelementptr ptr, ptr %cp, i64 1
-  %bufs = load ptr, ptr %bp
-  call void @run(ptr %call, ptr %bufs)
-  %i1 = add i64 %i, 1
-  br label %head
-out:
+  each %i < %n {
+    %cp = row 3 %list[%i]
+    %call = load ptr, ptr %cp
+    %bufs = get ptr %cp[1]
+    call void @run(ptr %call, ptr %bufs)
+  }
   ret void
 }
 
 define internal i64 @now(ptr %ts) nounwind {
   %r = call i32 %CLOCK%(i32 1, ptr %ts)
   %s = load i64, ptr %ts
-  %np = getelementptr i64, ptr %ts, i64 1
-  %ns = load i64, ptr %np
+  %ns = get i64 %ts[1]
   %a = mul i64 %s, 1000000000
   %t = add i64 %a, %ns
   ret i64 %t
@@ -448,16 +417,14 @@ head:
   %go = and i1 %more, %within
   br i1 %go, label %body, label %done
 body:
-  %bp = getelementptr ptr, ptr %sets, i64 %set
-  %bufs = load ptr, ptr %bp
+  %bufs = get ptr %sets[%set]
   %t0 = call i64 @now(ptr %ts)
   call void @run(ptr %call, ptr %bufs)
   %t1 = call i64 @now(ptr %ts)
   %d = sub i64 %t1, %t0
   %f = sitofp i64 %d to double
   %sec = fdiv double %f, 1.000000e+09
-  %op = getelementptr double, ptr %out, i64 %i
-  store double %sec, ptr %op
+  set double %out[%i] = %sec
   %spent = sub i64 %t1, %begin
   %i1 = add i64 %i, 1
   %set1 = add i64 %set, 1
@@ -467,4 +434,4 @@ body:
 done:
   ret i64 %i
 }
-"""
+""")

@@ -48,6 +48,7 @@ SPECIAL: tuple[StartRule, ...] = (
     REUSED_READS,
     Scans(),
     RaggedRows(),
+    StencilChains(),  # (before those for one sum of a chain, which would compute what it reads again for each element)
     NarrowIntegers(),
     SumsOfGroups(),
     ResultsOfGroups(),
@@ -56,7 +57,6 @@ SPECIAL: tuple[StartRule, ...] = (
     ROWS_AGAINST_ROWS,
     ALONG_ROWS,
     COLUMN_CHAINS,
-    StencilChains(),
     NeighbouringRows(),
 )
 """Rules for rows, columns, windows, scans and tables of a processor: those of one kind, which the model ranks together."""

@@ -427,10 +427,16 @@ def _root_gradient(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[Tensor
 
 
 def _whole(x: TensorNode, n: int) -> TensorNode:
+    if n < 0 and x.dtype.is_int:
+        raise UsageError(f"pow of {x.dtype} by {n}: integers have no negative powers; cast to a float type")
+    out: TensorNode = whole_power(x, n, like(x, 1))
+    return out
+
+
+def whole_power(x: Any, n: int, one: Any) -> Any:
+    """xⁿ by squaring, of nodes or arrays; `one`: x⁰."""
     if n < 0:
-        if x.dtype.is_int:
-            raise UsageError(f"pow of {x.dtype} by {n}: integers have no negative powers; cast to a float type")
-        return 1.0 / _whole(x, -n)
+        return 1.0 / whole_power(x, -n, one)
     out, base = None, x
     while n:
         if n & 1:
@@ -438,7 +444,7 @@ def _whole(x: TensorNode, n: int) -> TensorNode:
         n >>= 1
         if n:
             base = base * base
-    return like(x, 1) if out is None else out
+    return one if out is None else out
 
 
 def _integer_powers(x: TensorNode, y: TensorNode) -> TensorNode:

@@ -44,9 +44,9 @@ class Capsules:
         return (2, 0)
     def __dlpack__(self, stream=None):
         assert stream == -1
-        from tilewright.tensor.exchange import _TYPE_AT, _code
+        from tilewright.tensor.frontends import exchange
         capsule = self.inner.host().view(np.uint16 if self.code else self.inner.dtype).__dlpack__()
-        code = _code(capsule)
+        code = exchange._code(capsule)
         at = ctypes.addressof(code)
         ctypes.c_int.from_address(at - 12).value = 2  # the kind of device, three numbers before
         if self.code:

@@ -12,7 +12,7 @@ from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.model import estimate
 from tilewright.heuristics.model.arithmetic import compute_cycles
 from tilewright.heuristics.start import quick_starts
-from tilewright.ir import KernelBuilder, OptError, clip, exp, float32
+from tilewright.ir import KernelBuilder, OptError, cast, clip, exp, float32, int16, int32
 from tilewright.opts import apply, parse
 from tilewright.targets import named
 
@@ -130,3 +130,21 @@ def test_rows_that_copies_share_are_computed_once_of_kept_values_too() -> None:
         s = (s.phases or (s,))[-1]
         works.append(next(compute_cycles(s, nest, DEFAULT) for nest in s.nests if nest.kind == "store"))
     assert works[1] < 0.6 * works[0], "six sums of two and eight more for four rows, where one row takes three and two more"
+
+
+@pytest.mark.parametrize("name", ["x86-64-v2", "avx2", "x86-64-v4"])
+def test_a_sum_of_a_computed_row_does_not_hide_the_chain(name: str) -> None:
+    """A filter of samples that a sum of narrow integers reads: made once, not for each step of the sum."""
+    kb, n = KernelBuilder("averaged"), 4000
+    c, low, band, wide = kb.axis("c", 8), kb.axis("low", n + 80), kb.axis("band", n + 40), kb.axis("wide", 32)
+    mean, beat = kb.axis("mean", n), kb.axis("beat", 30)
+    x = kb.input("x", (8, n + 100), int16, range=(-2048, 2047))
+    taps = [cast(x[c, low + k], int32) * min(k + 1, 11 - k) for k in range(11)]
+    smooth = kb.value("smooth", (c, low), sum(taps[1:], taps[0]))
+    around = kb.sum("around", (c, band), wide, smooth[c, band + wide])
+    sharp = kb.value("sharp", (c, band), cast(smooth[c, band + 16] * 32 - around[c, band], float32))
+    total = kb.sum("total", (c, mean), beat, sharp[c, mean + beat] * sharp[c, mean + beat])
+    kb.store("y", float32, (8, n), (c, mean), total[c, mean])
+    kernel, target = kb.build(), named(name)
+    quick, ranked = (estimate(apply(kernel, found(kernel, target)[0], target)) for found in (quick_starts, starts))
+    assert quick < 3 * ranked

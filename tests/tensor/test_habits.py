@@ -13,7 +13,7 @@ import pytest
 import tilewright as tw
 from tilewright import xp
 from tilewright.ir.errors import OutOfTimeError
-from tilewright.tensor.habits import ARGUMENTS, FUNCTIONS, METHODS
+from tilewright.tensor.frontends import habits
 from tilewright.tensor.tensor import Tensor
 
 X = np.ones((3, 4), np.float32)
@@ -29,7 +29,7 @@ def _is_there(name: str, of: object) -> bool:
 
 
 def test_what_is_said_to_be_here_is_here() -> None:
-    for known, kind in ((METHODS, Tensor), (FUNCTIONS, xp)):
+    for known, kind in ((habits.METHODS, Tensor), (habits.FUNCTIONS, xp)):
         for name, here in known.items():
             assert not hasattr(kind, name), f"{name} is there itself"
             for where, dotted in re.findall(r"\b(xp|tilewright|x|y)((?:\.\w+)+)(?!\s*=\s)", re.sub(r'"[^"]*"', "", here)):
@@ -38,7 +38,7 @@ def test_what_is_said_to_be_here_is_here() -> None:
             bare = re.match(r"(\w+)(\(|$|,)", here)
             if bare and kind is Tensor and bare[1] not in ("xp", "x"):
                 assert hasattr(Tensor, bare[1]), f"{name}: {here}"
-    assert not any(here and here == name for name, here in ARGUMENTS.items())
+    assert not any(here and here == name for name, here in habits.ARGUMENTS.items())
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from node_values import value
 from tilewright.ir.dtypes import dtype as dtype_of
-from tilewright.tensor import Tensor
+from tilewright.tensor import Tensor, optim
 from tilewright.tensor.handle import compute
-from tilewright.tensor.optim import Optimiser, adam, adamw, clip_by_global_norm, cosine, global_norm, linear, sgd
 from tilewright.tensor.running.realise import listed
 from tilewright.tensor.trees import flatten
 
@@ -26,7 +25,7 @@ def tensors(tree: Any) -> Any:
     return {"w": Tensor(tree["w"]), "b": [Tensor(tree["b"][0])]}
 
 
-def run(optimiser: Optimiser) -> Arrays:
+def run(optimiser: optim.Optimiser) -> Arrays:
     """The parameters after three steps, by NumPy."""
     params = tensors(P0)
     state = optimiser.init(params)
@@ -66,17 +65,17 @@ def adam_by_hand(lr: Any, decay: float, decoupled: bool, matrices: bool = False)
 
 @pytest.mark.parametrize(("momentum", "nesterov", "decay"), [(0.0, False, 0.0), (0.9, False, 0.1), (0.9, True, 0.0)])
 def test_sgd(momentum: float, nesterov: bool, decay: float) -> None:
-    for got, want in zip(run(sgd(0.1, momentum, nesterov, decay)), sgd_by_hand(0.1, momentum, nesterov, decay), strict=True):
+    for got, want in zip(run(optim.sgd(0.1, momentum, nesterov, decay)), sgd_by_hand(0.1, momentum, nesterov, decay), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 def test_adam_and_adamw() -> None:
-    cases: list[tuple[Optimiser, Arrays]] = [
-        (adam(0.01), adam_by_hand(0.01, 0.0, False)),
-        (adam(0.01, weight_decay=0.1), adam_by_hand(0.01, 0.1, False)),
-        (adamw(0.01, weight_decay=0.1), adam_by_hand(0.01, 0.1, True)),
-        (adamw(0.01, weight_decay=0.1, decays=lambda p: p.ndim > 1), adam_by_hand(0.01, 0.1, True, True)),
-        (adamw(linear(0.1, 0.0, 2), weight_decay=0.1), adam_by_hand(lambda t: 0.1 * (1 - t / 2), 0.1, True)),
+    cases: list[tuple[optim.Optimiser, Arrays]] = [
+        (optim.adam(0.01), adam_by_hand(0.01, 0.0, False)),
+        (optim.adam(0.01, weight_decay=0.1), adam_by_hand(0.01, 0.1, False)),
+        (optim.adamw(0.01, weight_decay=0.1), adam_by_hand(0.01, 0.1, True)),
+        (optim.adamw(0.01, weight_decay=0.1, decays=lambda p: p.ndim > 1), adam_by_hand(0.01, 0.1, True, True)),
+        (optim.adamw(optim.linear(0.1, 0.0, 2), weight_decay=0.1), adam_by_hand(lambda t: 0.1 * (1 - t / 2), 0.1, True)),
     ]
     for optimiser, want in cases:
         for a, b in zip(run(optimiser), want, strict=True):
@@ -84,7 +83,7 @@ def test_adam_and_adamw() -> None:
 
 
 def test_cosine() -> None:
-    at = [float(value(cosine(2.0, 10, 4, 0.5)(Tensor(float(t))).node, {})) for t in (0, 3, 4, 7, 10, 20)]
+    at = [float(value(optim.cosine(2.0, 10, 4, 0.5)(Tensor(float(t))).node, {})) for t in (0, 3, 4, 7, 10, 20)]
     np.testing.assert_allclose(at, [0.5, 2.0, 2.0, 1.25, 0.5, 0.5], rtol=1e-5)
 
 
@@ -92,17 +91,17 @@ def test_clipping() -> None:
     g = tensors(GRADS[0])
     norm = np.sqrt(sum((a**2).sum() for a in (GRADS[0]["w"], GRADS[0]["b"][0])))
     for limit, factor in ((norm / 2, 0.5), (norm * 2, 1.0)):
-        clipped, before = clip_by_global_norm(g, float(limit))
+        clipped, before = optim.clip_by_global_norm(g, float(limit))
         np.testing.assert_allclose(value(before.node, {}), norm, rtol=1e-5)
         np.testing.assert_allclose(value(clipped["w"].node, {}), factor * GRADS[0]["w"], rtol=1e-5)
-    assert value(global_norm({}).node, {}) == 0
+    assert value(optim.global_norm({}).node, {}) == 0
 
 
 def test_an_update_is_one_kernel_a_parameter(graphs: None) -> None:
     """New parameter and both moments in one pass; the step's scalars beside."""
     params = {k: Tensor(rng.standard_normal((64, 65)).astype("f")) for k in "ab"}
     grads = {k: Tensor(rng.standard_normal((64, 65)).astype("f")) for k in "ab"}
-    optimiser = adamw(cosine(1e-3, 100, 10))
+    optimiser = optim.adamw(optim.cosine(1e-3, 100, 10))
     new, state = optimiser.update(params, grads, optimiser.init(params))
     leaves = [t for t in flatten([new, state])[0]]
     wide = [c for c in listed([t.node for t in leaves]).calls if c.nodes[0].size > 1]
@@ -114,8 +113,8 @@ def test_an_update_is_one_kernel_a_parameter(graphs: None) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("make", [lambda: adamw(3e-4), lambda: sgd(3e-4, 0.999, True, 0.1)], ids=["adamw", "sgd"])
-def test_sixteen_bits_are_updated_in_float32(make: Callable[[], Optimiser], dtype: str) -> None:
+@pytest.mark.parametrize("make", [lambda: optim.adamw(3e-4), lambda: optim.sgd(3e-4, 0.999, True, 0.1)], ids=["adamw", "sgd"])
+def test_sixteen_bits_are_updated_in_float32(make: Callable[[], optim.Optimiser], dtype: str) -> None:
     """Rates and moments' factors are numbers that 16 bits do not have: 0.999 would be 1, and 1e-8 nothing."""
     kind = dtype_of(dtype).np
     p, g = rng.standard_normal(64).astype(kind), (rng.standard_normal(64) * 1e-3).astype(kind)

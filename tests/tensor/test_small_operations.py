@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tilewright import Tensor, UsageError, xp
-from tilewright.tensor import direct
+from tilewright.tensor.frontends import small_operations as direct
 from tilewright.tensor.lift import lifted
 from tilewright.tensor.ops import creation as C
 from tilewright.tensor.ops import elementwise as E

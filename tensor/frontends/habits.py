@@ -4,7 +4,7 @@ Looked at only where a name or an argument was not found, so it costs nothing be
 
 from __future__ import annotations
 
-from .graph.source_lines import at, user_line
+from ..graph.source_lines import at, user_line
 
 ARGUMENTS = {
     "dim": "axis", "dims": "axes", "keepdim": "keepdims", "unbiased": "correction", "dim0": "axis1", "dim1": "axis2", "input": "x",

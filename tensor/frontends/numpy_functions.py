@@ -9,25 +9,25 @@ from functools import cache
 from inspect import Parameter, signature
 from typing import Any
 
-from ..ir.dtypes import bool_
-from ..ir.errors import DTypeError, UsageError
-from .graph.promotion import dtype_of
-from .handle import TensorHandle
-from .leaves import from_numpy
-from .lift import KINDS, lifted
+from ...ir.dtypes import bool_
+from ...ir.errors import DTypeError, UsageError
+from ..graph.promotion import dtype_of
+from ..handle import TensorHandle
+from ..leaves import from_numpy
+from ..lift import KINDS, lifted
+from ..ops import complex_numbers as Z
+from ..ops import creation as C
+from ..ops import elementwise as E
+from ..ops import fft as F
+from ..ops import indexing as I
+from ..ops import joining as J
+from ..ops import linalg as L
+from ..ops import movement as M
+from ..ops import reduction as R
+from ..ops import sorting as S
+from ..ops.einsum import einsum
+from ..running.observers import timed
 from .moved import VIEWS, ravel
-from .ops import complex_numbers as Z
-from .ops import creation as C
-from .ops import elementwise as E
-from .ops import fft as F
-from .ops import indexing as I
-from .ops import joining as J
-from .ops import linalg as L
-from .ops import movement as M
-from .ops import reduction as R
-from .ops import sorting as S
-from .ops.einsum import einsum
-from .running.observers import timed
 
 Arguments = Mapping[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .graph.symbolic_sizes import SymbolicSize, size
-from .lift import lifted
-from .ops import movement as M
-from .views import permuting, reshaping
+from ..graph.symbolic_sizes import SymbolicSize, size
+from ..lift import lifted
+from ..ops import movement as M
+from ..views import permuting, reshaping
 
 
 def flat(given: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:

@@ -12,11 +12,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from .handle import TensorHandle
-from .lift import lifted
-from .ops.creation import arange
-from .ops.einsum import einsum
-from .ops.joining import concat, stack
+from ..handle import TensorHandle
+from ..lift import lifted
+from ..ops.creation import arange
+from ..ops.einsum import einsum
+from ..ops.joining import concat, stack
 
 MODULE = "einops._backends"
 

@@ -10,19 +10,19 @@ from math import prod
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ..ir.dtypes import DType
-from ..ir.errors import UsageError
-from .graph.source_lines import at, user_line
-from .leaves import array_class
-from .lift import lifted, lowered
-from .ops import indexing as I
-from .ops.complex_numbers import COMPLEX, ComplexParts, apart, as_complex, astype, both, interleaved
-from .ops.movement import broadcast_to
-from .running.assignment import lock_of
-from .running.current_capture import current
-from .tensor import Tensor
-from .trees import CONTAINERS
-from .views import Sliced, is_part, link, write
+from ...ir.dtypes import DType
+from ...ir.errors import UsageError
+from ..graph.source_lines import at, user_line
+from ..leaves import array_class
+from ..lift import lifted, lowered
+from ..ops import indexing as I
+from ..ops.complex_numbers import COMPLEX, ComplexParts, apart, as_complex, astype, both, interleaved
+from ..ops.movement import broadcast_to
+from ..running.assignment import lock_of
+from ..running.current_capture import current
+from ..tensor import Tensor
+from ..trees import CONTAINERS
+from ..views import Sliced, is_part, link, write
 
 if TYPE_CHECKING:
     import numpy as np

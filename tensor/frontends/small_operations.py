@@ -14,24 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dtypes import DType, DTypeLike, float64
-from ..ir.dtypes import dtype as type_named
-from ..ir.errors import DTypeError
-from .graph.nodes import TensorNode, constant_of
-from .graph.nodes import leaf as bare_leaf
-from .graph.promotion import default_float, dtype_of, promote
-from .ops import creation as C
-from .ops import elementwise as E
-from .ops import indexing as I
-from .ops import joining as J
-from .ops import linalg as L
-from .ops import movement as M
-from .ops import reduction as R
-from .ops import sorting as S
-from .running import buffers
-from .running.numpy_evaluation import OPERATORS
-from .running.numpy_share import kernels_only
-from .running.observers import WATCH, timed
+from ...ir.dtypes import DType, DTypeLike, float64
+from ...ir.dtypes import dtype as type_named
+from ...ir.errors import DTypeError
+from ..graph.nodes import TensorNode, constant_of
+from ..graph.nodes import leaf as bare_leaf
+from ..graph.promotion import default_float, dtype_of, promote
+from ..ops import creation as C
+from ..ops import elementwise as E
+from ..ops import indexing as I
+from ..ops import joining as J
+from ..ops import linalg as L
+from ..ops import movement as M
+from ..ops import reduction as R
+from ..ops import sorting as S
+from ..running import buffers
+from ..running.numpy_evaluation import OPERATORS
+from ..running.numpy_share import kernels_only
+from ..running.observers import WATCH, timed
 
 Array = np.ndarray[Any, Any]
 Rule = Callable[..., Any]
@@ -181,21 +181,8 @@ def _power(a: Any, b: Any) -> Any:
     if not isinstance(a, np.ndarray) or a.dtype.kind != "f" or _paired(a, b) is None:
         return None
     if type(b) in (int, float) and abs(b) <= 64 and b % 1 == 0:
-        return _whole_power(a, int(b))
+        return E.whole_power(a, int(b), np.ones_like(a))
     return OPERATORS["pow"](a, b)
-
-
-def _whole_power(x: Array, n: int) -> Any:
-    if n < 0:
-        return 1.0 / _whole_power(x, -n)
-    out, base = None, x
-    while n:
-        if n & 1:
-            out = base if out is None else out * base
-        n >>= 1
-        if n:
-            base = base * base
-    return np.ones_like(x) if out is None else out
 
 
 def _where(c: Any, a: Any, b: Any) -> Any:
@@ -360,29 +347,18 @@ def _vecdot(a: Any, b: Any, axis: int = -1) -> Any:
     return np.einsum("...i,...i->...", np.moveaxis(a, axis, -1), np.moveaxis(b, axis, -1))
 
 
+def _same(names: str, rule: Callable[..., Rule], *kinds: str) -> dict[Callable[..., Any], Rule]:
+    """Rules of the functions that are NumPy's of the same name, for some kinds of types."""
+    return {getattr(E, name): rule(getattr(np, name), *kinds) for name in names.split()}
+
+
 RULES: dict[Callable[..., Any], Rule] = {
-    **{getattr(E, n): _float(f) for n, f in {
-        "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "sqrt": np.sqrt,
-        "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
-        "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "exp2": np.exp2,
-    }.items()},
-    **{getattr(E, n): _any(f) for n, f in {
-        "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "logical_not": np.logical_not, "absolute": np.absolute,
-    }.items()},
-    **{getattr(E, n): _any(f, "f") for n, f in {
-        "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint, }.items()},
-    E.reciprocal: _any(lambda x: np.true_divide(1.0, x), "f"),
-    **{getattr(E, n): _any(f, "iuf") for n, f in {"negative": np.negative, "square": np.square, "sign": np.sign}.items()},
-    E.bitwise_invert: _any(np.invert, "biu"), E.positive: _any(lambda x: x),
-    **{getattr(E, n): _binary(f) for n, f in {
-        "add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "equal": np.equal, "not_equal": np.not_equal,
-        "less": np.less, "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal,
-        "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
-    }.items()},
-    **{getattr(E, n): _binary(f, "biu") for n, f in {
-        "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
-    }.items()},
-    **{getattr(E, n): _binary(f, "f") for n, f in {"hypot": np.hypot, "logaddexp": np.logaddexp, "atan2": np.arctan2}.items()},
+    **_same("exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp2", _float),
+    **_same("isnan isinf isfinite logical_not absolute positive", _any), **_same("floor ceil trunc", _any, "f"),
+    **_same("negative square sign", _any, "iuf"), **_same("bitwise_invert", _any, "biu"),
+    **_same("add multiply maximum minimum equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor", _binary),
+    **_same("bitwise_and bitwise_or bitwise_xor", _binary, "biu"), **_same("hypot logaddexp atan2", _binary, "f"),
+    E.round: _any(np.rint, "f"), E.reciprocal: _any(lambda x: np.true_divide(1.0, x), "f"),
     E.subtract: _binary(np.subtract, "iuf"), E.floor_divide: _binary(OPERATORS["floordiv"], "iuf"),
     E.remainder: _binary(np.remainder, "iuf"), E.divide: _divide, E.power: _power, E.where: _where, E.clip: _clip,
     R.sum: _sum("sum"), R.prod: _sum("prod"), R.max: _extreme("max"), R.min: _extreme("min"), R.any: _extreme("any"), R.all: _extreme("all"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from ..ir.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2
+from ...ir.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2
 
 if TYPE_CHECKING:
     import numpy as np

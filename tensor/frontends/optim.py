@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import log, pi
 from typing import Any
 
-from .tensor import Tensor
-from .trees import flatten, tree_map, unflatten
+from ..tensor import Tensor
+from ..trees import flatten, tree_map, unflatten
 
 Tree = Any
 Schedule = Callable[[Tensor], Tensor]

@@ -5,12 +5,12 @@ and is no different from the same expression written out."""
 
 from __future__ import annotations
 
-from .lift import all_lifted, lifted
-from .ops import convolution as C
-from .ops import neural as N
-from .ops import random as R
-from .ops.indexing import embedding as _embedding
-from .ops.linalg import linear as _linear
+from ..lift import all_lifted, lifted
+from ..ops import convolution as C
+from ..ops import neural as N
+from ..ops import random as R
+from ..ops.indexing import embedding as _embedding
+from ..ops.linalg import linear as _linear
 
 relu, leaky_relu, elu, sigmoid, silu, softplus = all_lifted(N.relu, N.leaky_relu, N.elu, N.sigmoid, N.silu, N.softplus)
 mish, softsign, hardswish, gelu, softmax, log_softmax = all_lifted(N.mish, N.softsign, N.hardswish, N.gelu, N.softmax, N.log_softmax)
