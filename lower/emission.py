@@ -38,10 +38,10 @@ def emit(scheduled: Scheduled, expand: bool) -> Program:
     between, out.work = workspace_layout((sub.kernel for sub, _ in subs), places)
     for sub, gate in subs:
         ctx = Context(sub, places, kernel.symbols, between)
-        low = Lowering(ctx, Builder(expand, target.features, kernel.fixed), EMITTERS)
+        low = Lowering(ctx, Builder(expand, target.features, kernel.fixed, target.float64), EMITTERS)
         for s in sub.stages.values():
             if s.once:
-                first = Lowering(ctx, Builder(expand, target.features, kernel.fixed), EMITTERS)
+                first = Lowering(ctx, Builder(expand, target.features, kernel.fixed, target.float64), EMITTERS)
                 out.phases.insert(out.once, pack_once(first, s, packed))
                 out.phases[out.once].shared = first.storage.shared.size
                 out.once += 1

@@ -40,11 +40,12 @@ class Loop:
 
 class Builder:
     """Emits into a stack of open blocks. `expand=False` keeps exp, log, tanh and erf as single operations (the twin); `features` are the
-    target's, for expansions that know an instruction. `fixed`: expansions have the same bits on every processor."""
+    target's, for expansions that know an instruction. `fixed`: expansions have the same bits on every processor. `float64`: whether the target
+    computes in float64, in which expansions of float32 may do so."""
 
-    def __init__(self, expand: bool = True, features: frozenset[str] = frozenset(), fixed: bool = False) -> None:
+    def __init__(self, expand: bool = True, features: frozenset[str] = frozenset(), fixed: bool = False, float64: bool = True) -> None:
         self.expand, self.features = expand, features
-        self.fixed = fixed
+        self.fixed, self.float64 = fixed, float64
         self.ordinary: list[Val] | None = None
         """Where arguments may be taken for ordinary ones, the bools that say which are; what is made of the others counts
         for nothing. None where every argument is to be right at once."""

@@ -52,6 +52,11 @@ class Target:
         return max(1, self.vector_bytes // dtype.compute.size)
 
     @property
+    def float64(self) -> bool:
+        """Whether it computes in float64, which OpenCL leaves to the device."""
+        return self.lang != "opencl" or "fp64" in self.features
+
+    @property
     def gathers(self) -> bool:
         """Whether a processor has an instruction that loads a vector of elements from anywhere."""
         return self.kind == "cpu" and bool(self.features & {"avx2", "avx512"})

@@ -1,9 +1,9 @@
 """Functions of two floats: powers within one unit in the last place, floor division and its remainder.
 
-A power of float32 is 2^(y log₂ x) in float64. Ordinary arguments need 26 bits of the result, and so 33 of the logarithm, whose
+A power of float32 is 2^(y log₂ x) in float64, where the target has that. Ordinary arguments need 26 bits of the result, and so 33 of the logarithm, whose
 product with y is up to 128: few terms and no division. Within 0.7 ulp.
 
-A power of float64 counts an error of the logarithm |y log x| times, up to 745. So log x = k ln 2 + 2 artanh((m − 1)/(m + 1)) is a sum
+Any other power counts an error of the logarithm |y log x| times, up to 745. So log x = k ln 2 + 2 artanh((m − 1)/(m + 1)) is a sum
 of two numbers, with the quotient, its square's third and all sums in twice the precision (T. J. Dekker, 1971; D. E. Knuth, 1969).
 What the product with y loses goes into the exponential's argument, and the exponential is rounded once, when its leading terms are
 added. Within 0.8 ulp, and exact where the power is a number of float64. Ends of the range, and what C says of zeros, infinities, NaN
@@ -24,9 +24,12 @@ from .float_emitter import FloatEmitter
 
 FAR = 1000.0
 """Powers of two that are far from the ends of float64, and beyond those of float32."""
-_END = 800.0
-"""Beyond e to the power of this (and its inverse) there are no numbers of float64."""
-_THIRD = (1 / 3, float.fromhex("0x1.5555555555555p-56"))
+_END = {"float32": 110.0, "float64": 800.0}
+"""Beyond e to the power of this (and its inverse) there are no numbers."""
+_THIRD = {
+    "float32": (float.fromhex("0x1.5555560000000p-2"), float.fromhex("-0x1.5555560000000p-27")),
+    "float64": (1 / 3, float.fromhex("0x1.5555555555555p-56")),
+}
 """1/3, and what is missing."""
 _REST = tuple(1.0 / n for n in range(5, 27, 2))
 """artanh(s)/s − 1 − s²/3 by powers of s², from s⁴ on; s² is at most 0.0295."""
@@ -37,12 +40,12 @@ def power(b: Builder, x: Val, y: Val) -> Val:
     e = FloatEmitter(b, x)
     if x.dtype is float32:
         if not e.speculative():
-            return _chosen(e, x, y, _single)
+            return _chosen(e, x, y, _single if b.float64 else _pairs)
         found, ordinary = _short(e, x, y)
         for condition in ordinary:
             e.suppose(condition)
         return found
-    return _chosen(e, x, y, _double)
+    return _chosen(e, x, y, _pairs)
 
 
 def _short(e: FloatEmitter, x: Val, y: Val) -> tuple[Val, tuple[Val, Val]]:
@@ -92,12 +95,13 @@ def _single(e: FloatEmitter, size: Val, y: Val) -> Val:
     return e.op("select", e.op("and", normal, near), short, found)
 
 
-def _double(e: FloatEmitter, size: Val, y: Val) -> Val:
+def _pairs(e: FloatEmitter, size: Val, y: Val) -> Val:
     high, low = _log(e, size)
     t, lost = e.product(y, high)
     rest = e.fma(y, low, lost)
-    t = e.op("select", e.op("lt", t, e.num(-_END)), e.num(-_END), e.at_most(t, _END))
-    return _exp(e, t, e.op("select", e.op("lt", e.op("abs", t), e.num(_END)), rest, e.num(0.0)))
+    end = _END[e.dtype.name]
+    t = e.op("select", e.op("lt", t, e.num(-end)), e.num(-end), e.at_most(t, end))
+    return _exp(e, t, e.op("select", e.op("lt", e.op("abs", t), e.num(end)), rest, e.num(0.0)))
 
 
 def _log(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
@@ -113,8 +117,9 @@ def _log(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     s_low = e.op("mul", left, inverse)
     z, z_low = e.product(s, s)
     z_low = e.fma(e.op("mul", two, s), s_low, z_low)
-    third, third_low = e.product(z, e.num(_THIRD[0]))
-    third_low = e.op("add", third_low, e.fma(z, e.num(_THIRD[1]), e.op("mul", z_low, e.num(_THIRD[0]))))
+    a_third, missing = (e.num(part) for part in _THIRD[e.dtype.name])
+    third, third_low = e.product(z, a_third)
+    third_low = e.op("add", third_low, e.fma(z, missing, e.op("mul", z_low, a_third)))
     a, a_low = e.ordered_sum(third, e.op("mul", e.op("mul", z, z), e.poly(_REST, z)))
     a_low = e.op("add", a_low, third_low)
     double, double_low = e.op("mul", two, s), e.op("mul", two, s_low)
@@ -128,7 +133,7 @@ def _log(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
 
 
 def _exp(e: FloatEmitter, t: Val, low: Val) -> Val:
-    """e to the power of t + low, |t| ≤ _END, of which low is no more than the last places."""
+    """e to the power of t + low, at most _END in size, of which low is no more than the last places."""
     one = e.num(1.0)
     magic = e.num(1.5 * 2.0**e.f.mantissa + 2 * e.f.bias)
     shifted = e.op("add", e.op("mul", t, e.num(1 / math.log(2))), magic)
@@ -136,7 +141,7 @@ def _exp(e: FloatEmitter, t: Val, low: Val) -> Val:
     first = e.op("sub", t, e.op("mul", n, e.num(e.f.ln2[0])))
     r, r_low = e.ordered_sum(first, e.op("mul", n, e.num(-e.f.ln2[1])))
     r_low = e.op("add", r_low, low)
-    rest = e.op("mul", e.op("mul", r, r), e.poly(minimax.EXP["float64"], r))
+    rest = e.op("mul", e.op("mul", r, r), e.poly(minimax.EXP[e.dtype.name], r))
     s, s_low = e.ordered_sum(one, r)
     value = e.op("add", s, e.op("add", rest, e.fma(r_low, e.op("add", s, rest), s_low)))
     biased = e.bits(shifted)
@@ -155,6 +160,8 @@ def _exp(e: FloatEmitter, t: Val, low: Val) -> Val:
 def divide(b: Builder, op: str, x: Val, y: Val) -> Val:
     """`floor_div` or `floor_mod` of two values of one type."""
     dtype = x.dtype
+    if not b.float64:
+        raise KernelError(f"{op} of {dtype} is computed in float64, which this device does not have: use integers, or a division and floor")
     x, y = (v if v.dtype is float64 else b.op("cast", v, dtype=float64) for v in (x, y))
     e = FloatEmitter(b, x)
     zero, one = e.num(0.0), e.num(1.0)

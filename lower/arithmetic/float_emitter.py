@@ -146,7 +146,7 @@ class FloatEmitter:
         return total, self.op("add", self.op("sub", a, total), b)
 
     def product(self, a: Val, b: Val) -> tuple[Val, Val]:
-        """(a · b rounded, what the rounding lost); in float64 without fma by halves (T. J. Dekker, 1971)."""
+        """(a · b rounded, what the rounding lost); without fma by halves (T. J. Dekker, 1971)."""
         total = self.op("mul", a, b)
         if "fma" in self.b.features:
             return total, self.fma(a, b, self.op("neg", total))
@@ -155,8 +155,8 @@ class FloatEmitter:
         return total, self.op("add", self.op("add", lost, self.op("mul", low, top)), self.op("mul", low, rest))
 
     def _halves(self, a: Val) -> tuple[Val, Val]:
-        """A number of float64 as a sum of two that have half of its bits each."""
-        wide = self.op("mul", a, self.num(2.0**27 + 1))
+        """A number as a sum of two that have half of its bits each."""
+        wide = self.op("mul", a, self.num(2.0 ** (self.f.mantissa // 2 + 1) + 1))
         high = self.op("sub", wide, self.op("sub", wide, a))
         return high, self.op("sub", a, high)
 

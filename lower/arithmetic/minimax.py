@@ -134,6 +134,9 @@ PI_SHORT = {
 HALF_PI = _table("0x1.921fb54442d18p+0", "0x1.1a62633145c06p-54", "0x1.c1cd129024e08p-107")
 RIGHT_ANGLE = {"float32": _table("0x1.921fb6p+0", "-0x1.777a5cp-25"), "float64": HALF_PI[:2]}
 
+# 26 bits of 0, then 230 bits of 2/π, in words of 32
+TWO_OVER_PI = (0x00000028, 0xBE60DB93, 0x91054A7F, 0x09D5F47D, 0x4D377036, 0xD8A5664F, 0x10E4107F, 0x9458EAF7)
+
 # 2^26j · 2/π modulo 4 in parts of 29 bits, for j = 0 … 3: what quarter turns a number counts, however large it is
 TURNS = (
     _table("0x1.45f306dp-1", "0x1.9391054p-30", "0x1.4fe13abp-59", "0x1.d1f534dp-88"),

@@ -8,7 +8,7 @@ left. Without fma the first parts have so few bits that their products with a co
 For other angles, sin and cos take away whole quarter turns and evaluate a polynomial on what is left, r in [-π/4, π/4].
 float32 is right for every argument: the turns are counted in float64, where the products of the 24 bits of a float32
 number with 29-bit parts of 2/π are exact, and powers of two that leave whole turns are taken from a table (M. Payne and
-R. Hanek, SIGNUM Newsletter 18, 1983). float64 takes n·π/2 away in three parts of 53 bits, with the roundings kept
+R. Hanek, SIGNUM Newsletter 18, 1983). Targets without float64 do the same in integers of 64 bits. float64 takes n·π/2 away in three parts of 53 bits, with the roundings kept
 (T. J. Dekker, 1971), for |x| < 2^50, which is about 1.1e15; beyond that, where one unit in the last place is a sizeable
 part of a turn, the result is NaN."""
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from ...ir.dtypes import float32, float64
+from ...ir.dtypes import float32, float64, int64, uint32, uint64
 from ...ir.functions import SINE_END
 from ...program.program import Val
 from . import minimax
@@ -134,7 +134,9 @@ def _wave(e: FloatEmitter, r: Val, low: Val | None, turns: Val) -> Val:
 
 def _reduced(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
     """(r, what r lost to rounding, quarter turns modulo 4 as an integer) of a >= 0; r is NaN where a is not finite."""
-    return _reduced32(e, a) if e.dtype is float32 else _reduced64(e, a)
+    if e.dtype is float32:
+        return _reduced32(e, a) if e.b.float64 else _reduced_whole(e, a)
+    return _reduced64(e, a)
 
 
 def _reduced32(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
@@ -156,6 +158,56 @@ def _reduced32(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:
     count = d.op("sub", count, d.op("mul", d.op("floor", d.op("mul", count, d.num(0.25))), d.num(4.0)))
     narrow = [b.op("cast", v, dtype=float32) for v in (d.op("mul", r, d.num(math.pi / 2)), count)]
     return narrow[0], None, e.bits(e.op("add", narrow[1], e.num(1.5 * 2.0**e.f.mantissa)))
+
+
+_TURN_BITS = 62
+"""Bits of a quarter turn's fraction, in integers of which two more count quarter turns."""
+_FROM = 126
+"""The biased exponent of 0.5: smaller angles are left as they are."""
+_SHORT = 0xFFFFF000
+"""The first 12 bits of a float32 number's 24."""
+_HALF_PI_SHORT = tuple(float.fromhex(part) for part in ("0x1.9200000000000p+0", "0x1.fb40000000000p-12", "0x1.4442d20000000p-24"))
+"""π/2 in parts, of which the first two have 12 bits: products with 12 bits are exact."""
+
+
+def _reduced_whole(e: FloatEmitter, a: Val) -> tuple[Val, Val, Val]:
+    """As `_reduced32`, by integers: a = m · 2^k with 24 bits of m, times those bits of 2/π that count less than four quarter turns then. The
+    product has 62 bits of a fraction; an angle of float32 comes no closer to whole quarter turns than 2^-30 of one."""
+    b, lanes = e.b, a.lanes
+
+    def long(value: int) -> Val:
+        return b.const(value, uint64, lanes)
+
+    bits = e.bits(a)
+    m = b.op("cast", e.op("or", e.op("and", bits, e.whole(0x7FFFFF)), e.whole(0x800000)), dtype=uint64)
+    small = e.op("lt", a, e.num(0.5))
+    first = e.op("select", small, e.whole(0), e.op("sub", e.op("shr", bits, e.whole(e.f.mantissa)), e.whole(_FROM)))
+    word, shift = e.op("shr", first, e.whole(5)), b.op("cast", e.op("and", first, e.whole(31)), dtype=uint64)
+    parts = []
+    for at in range(3):  # words at .. at + 4 of 2/π by the exponent, each with the next one behind it
+        part = long(minimax.TWO_OVER_PI[at] << 32 | minimax.TWO_OVER_PI[at + 1])
+        for j in range(1, 5):
+            other = long(minimax.TWO_OVER_PI[at + j] << 32 | minimax.TWO_OVER_PI[at + j + 1])
+            part = e.op("select", e.op("eq", word, e.whole(j)), other, part)
+        parts.append(e.op("shl", part, shift))
+    thirty_two = long(32)
+    high = e.op("or", e.op("and", parts[0], long(0xFFFFFFFF << 32)), e.op("shr", parts[1], thirty_two))
+    guard = e.op("shr", e.op("mul", e.op("shr", parts[2], thirty_two), m), thirty_two)
+    product = e.op("add", e.op("mul", high, m), guard)  # modulo four quarter turns
+    turns = e.op("shr", e.op("add", product, long(1 << (_TURN_BITS - 1))), long(_TURN_BITS))
+    left = b.op("bitcast", e.op("sub", product, e.op("shl", turns, long(_TURN_BITS))), dtype=int64)
+    near = b.op("cast", left, dtype=float32)
+    rest = b.op("cast", e.op("sub", left, b.op("cast", near, dtype=int64)), dtype=float32)
+    near, rest = (e.op("mul", v, e.num(2.0**-_TURN_BITS)) for v in (near, rest))
+    front = e.number(e.op("and", e.bits(near), e.whole(_SHORT)))
+    back = e.op("sub", near, front)
+    one, two, three = (e.num(part) for part in _HALF_PI_SHORT)
+    middle = e.op("add", e.op("mul", front, two), e.op("mul", back, one))
+    end = e.op("add", e.op("mul", back, two), e.op("add", e.op("mul", near, three), e.op("mul", rest, one)))
+    r, low = e.ordered_sum(e.op("mul", front, one), e.op("add", middle, end))
+    r = e.op("select", small, a, e.op("select", e.op("lt", a, e.num(math.inf)), r, e.num(math.nan)))
+    none = e.op("or", small, e.op("ne", r, r))
+    return r, e.op("select", none, e.num(0.0), low), e.op("select", none, e.whole(0), b.op("cast", turns, dtype=uint32))
 
 
 def _reduced64(e: FloatEmitter, a: Val) -> tuple[Val, Val | None, Val]:

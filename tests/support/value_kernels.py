@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import hand_built
@@ -32,17 +33,24 @@ def pointwise(ins: Sequence[str], n: int, results: Callable[..., Sequence[Node]]
 
 def program(kernel: Kernel, schedule: str, way: str = "llvm", expand: bool = True) -> Program:
     """The kernel lowered for what runs it."""
-    target = {"opencl": targets.named("opencl-gpu"), "cuda": run_text.CUDA}.get(way, targets.host())
-    copies = [["UPCAST", "i", 4]] if way in ("opencl", "cuda") else LANES[schedule]
+    gpu = targets.named("opencl-gpu")
+    target = {"opencl": gpu, "cuda": run_text.CUDA, **dict.fromkeys(WITHOUT_FLOAT64, replace(gpu, features=frozenset()))}.get(
+        way, targets.host()
+    )
+    copies = [["UPCAST", "i", 4]] if target.kind == "gpu" else LANES[schedule]
     return lower(apply(kernel, parse(copies), target), expand=expand)
 
 
+WITHOUT_FLOAT64 = ("opencl32", "interpreter32")
+"""Ways of a device that has float32 alone."""
 RUNS: dict[str, Callable[[Program, Sequence[Any]], None]] = {
     "llvm": hand_built.run,
     "c": run_text.c,
     "opencl": run_text.opencl,
     "cuda": run_text.cuda,
     "interpreter": lambda p, arrays: interpret(p, list(arrays)),
+    "opencl32": run_text.opencl,
+    "interpreter32": lambda p, arrays: interpret(p, list(arrays)),
 }
 
 
