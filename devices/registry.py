@@ -9,12 +9,10 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from ..files.plugins import entry_points, imported, is_path
 from ..ir.errors import DeviceError, TilewrightError
 from ..log import logger
 from .base import Device
@@ -44,7 +42,7 @@ def register(name: str, factory: Callable[[], Device]) -> None:
 
 def names() -> tuple[str, ...]:
     """Every device name known here, usable or not (ask `get(name).check()`), sorted."""
-    return tuple(sorted({*_BUILTIN, *_FACTORIES, *_entry_points()}))
+    return tuple(sorted({*_BUILTIN, *_FACTORIES, *entry_points(GROUP)}))
 
 
 def local_names() -> frozenset[str]:
@@ -94,16 +92,14 @@ def _factory(name: str) -> Callable[[], Any]:
         module, attribute = _BUILTIN[name]
         builtin: Callable[[], Any] = getattr(importlib.import_module(f".{module}", __package__), attribute)
         return builtin
-    points = _entry_points()
+    points = entry_points(GROUP)
     if name in points:
         return _imported(points[name], name)
     family, _, which = name.partition(":")
     if family in _CHOOSING and family in _BUILTIN and which:
         made: Callable[..., Any] = _factory(family)
         return functools.partial(made, which)
-    module, _, attribute = name.rpartition(":")
-    # 'cpu:c' is a device's name, 'package.module:thing' and 'file.py:thing' are import paths
-    if attribute.isidentifier() and ("." in module or _importable(module)):
+    if is_path(name):  # (which 'cpu:c' is not)
         return _imported(name, name)
     near = difflib.get_close_matches(name, names(), 1, 0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -113,46 +109,12 @@ def _factory(name: str) -> Callable[[], Any]:
     )
 
 
-def _importable(module: str) -> bool:
-    return bool(module) and module.isidentifier() and importlib.util.find_spec(module) is not None
-
-
 def _imported(path: str, name: str) -> Callable[[], Any]:
-    module, _, attribute = path.rpartition(":")
     try:
-        space = _module_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
-        found: Any = space
-        for part in attribute.split("."):
-            found = getattr(found, part)
+        found: Any = imported(path)
     except (ImportError, AttributeError, OSError) as e:
         raise DeviceError(
             f"device {name!r} is declared as {path} but cannot be imported: {e}; install what it needs or fix the path"
         ) from e
     factory: Callable[[], Any] = found
     return factory
-
-
-def _module_file(file: Path) -> Any:
-    """The module in a file, loaded once a process."""
-    file = file.resolve()
-    key = f"tilewright_device_{file.stem}_{abs(hash(str(file)))}"
-    if key in sys.modules:
-        return sys.modules[key]
-    spec = importlib.util.spec_from_file_location(key, file)
-    if spec is None or spec.loader is None or not file.is_file():
-        raise ImportError(f"there is no file {file}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[key] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[key]
-        raise
-    return module
-
-
-@functools.cache
-def _entry_points() -> dict[str, str]:
-    from importlib.metadata import entry_points
-
-    return {e.name: e.value for e in entry_points(group=GROUP)}

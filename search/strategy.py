@@ -7,12 +7,16 @@ strategies in a portfolio), which it may learn from."""
 from __future__ import annotations
 
 import math
+import traceback
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from ..ir.errors import UsageError
+from ..files.plugins import entry_points, imported, is_path
+from ..ir.errors import TilewrightError, UsageError
+from ..opts.opt import Opt
 
 if TYPE_CHECKING:
     from .space import Schedule, Space
@@ -116,9 +120,13 @@ DEFAULT = "portfolio"
 _registered: dict[str, Callable[..., Strategy]] = {}
 
 
+GROUP = "tilewright.strategies"
+"""Entry points of packages that bring strategies."""
+
+
 def names() -> tuple[str, ...]:
     """Every strategy's name, the default first. Imports none of them."""
-    return (*_BUILTIN, *_registered)
+    return tuple(dict.fromkeys([*_BUILTIN, *_registered, *entry_points(GROUP)]))
 
 
 def register(name: str, factory: Callable[..., Strategy]) -> None:
@@ -127,27 +135,100 @@ def register(name: str, factory: Callable[..., Strategy]) -> None:
 
 
 def check(name: str | None) -> str:
-    """The full name (None: the default's; `optuna`: `optuna:tpe`) when there is such a strategy and what it needs is
-    installed. Raises UsageError, which suggests the nearest name."""
+    """The full name (None: the default's; `optuna`: `optuna:tpe`; an import path, such as `my.py:Neighbours`) when there is such a strategy
+    and what it needs is installed. Raises UsageError, which suggests the nearest name."""
     name = DEFAULT if name is None else name
     name = _ALIASES.get(name, name)
     if name.startswith("optuna:"):
         from .strategies.optuna_samplers import kind
 
         kind(name.removeprefix("optuna:"))
+    if name in _BUILTIN or name in _registered:
+        return name
+    if name in entry_points(GROUP) or is_path(name):
+        _imported(name)
+        return name
     if name not in names():
         from difflib import get_close_matches
 
         near = get_close_matches(name, names(), 1) or get_close_matches(f"optuna:{name}", names(), 1, 0.9)
-        raise UsageError(f"unknown strategy {name!r}{f'; did you mean {near[0]!r}?' if near else '.'} Use one of {', '.join(names())}.")
+        raise UsageError(
+            f"unknown strategy {name!r}{f'; did you mean {near[0]!r}?' if near else '.'} Use one of {', '.join(names())}, module:Class or file.py:Class."
+        )
     return name
 
 
 def create(name: str | None, space: Space, *, seed: int = 0, start: Sequence[Schedule] = (), **more: Any) -> Strategy:
     """The strategy of that name (None: the default); `more` goes to it. Raises UsageError as `check` does."""
     name = check(name)
-    if name in _registered:
-        return _registered[name](space, seed=seed, start=start, **more)
-    module, attribute = _BUILTIN[name].split(":")
-    factory: Callable[..., Strategy] = getattr(import_module(f".{module}", __package__), attribute)
-    return factory(space, seed=seed, start=start, **more)
+    if name in _BUILTIN and name not in _registered:
+        module, attribute = _BUILTIN[name].split(":")
+        factory: Callable[..., Strategy] = getattr(import_module(f".{module}", __package__), attribute)
+        return factory(space, seed=seed, start=start, **more)
+    try:
+        made = (_registered.get(name) or _imported(name))(space, seed=seed, start=start, **more)
+    except TilewrightError:
+        raise
+    except Exception as e:  # somebody else's code
+        raise UsageError(f"strategy {name!r} cannot be made: {type(e).__name__}: {e}; it takes (space, seed=, start=)") from e
+    if not isinstance(made, Strategy):
+        raise UsageError(f"strategy {name!r}: it made a {type(made).__name__}, which is no tilewright.search.Strategy")
+    return Guarded(made, space, name)
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    """What makes a strategy of an entry point or an import path. Raises UsageError."""
+    path = entry_points(GROUP).get(name, name)
+    try:
+        factory: Callable[..., Any] = imported(path)
+    except Exception as e:  # somebody else's code
+        raise UsageError(f"strategy {name!r} is declared as {path} but cannot be imported: {type(e).__name__}: {e}") from e
+    return factory
+
+
+class Guarded(Strategy):
+    """Somebody else's strategy. If it raises, or asks for what is no schedule, it is not asked again: a warning says why and where, and the
+    search ends with what it has."""
+
+    def __init__(self, inner: Strategy, space: Space, called: str) -> None:
+        super().__init__(space)
+        self.inner, self._called, self._failed = inner, called, False
+        self.name = getattr(inner, "name", called)  # type: ignore[misc]  # a class's, and this class has one for each
+
+    def ask(self, n: int) -> list[Schedule]:
+        asked: list[Schedule] = self._made(self.inner.ask, [], n)
+        if all(isinstance(opts, tuple) and all(isinstance(o, Opt) for o in opts) for opts in asked):
+            return asked
+        self._fails("it asked for what is no schedule, a tuple of tilewright.Opt", None)
+        return []
+
+    def tell(self, opts: Schedule, measurement: Measured) -> None:
+        self._made(self.inner.tell, None, opts, measurement)
+
+    @property
+    def done(self) -> bool:
+        return self._failed or bool(self._made(lambda: self.inner.done, True))
+
+    def expect(self, trials: float) -> None:
+        self._made(self.inner.expect, None, trials)
+
+    def close(self) -> None:
+        self._made(self.inner.close, None)
+
+    def _made(self, call: Callable[..., Any], otherwise: Any, *args: Any) -> Any:
+        if self._failed and call != self.inner.close:
+            return otherwise
+        try:
+            return call(*args)
+        except TilewrightError:
+            raise
+        except Exception as e:
+            self._fails(f"{type(e).__name__}: {e}", e)
+            return otherwise
+
+    def _fails(self, why: str, error: Exception | None) -> None:
+        last = None if error is None else traceback.extract_tb(error.__traceback__)[-1]
+        place = "" if last is None else f" at {last.filename}:{last.lineno}"
+        if not self._failed:
+            warnings.warn(f"strategy {self._called!r} failed, and the search ends with what it has: {why}{place}", stacklevel=2)
+        self._failed = True

@@ -10,6 +10,7 @@ import pytest
 from tilewright import devices
 from tilewright.devices import registry
 from tilewright.devices.cpu.device import CpuDevice
+from tilewright.files import plugins
 from tilewright.ir import DeviceError
 
 FAKE = f"{Path(__file__).resolve().parents[1] / 'fake_device.py'}:FakeDevice"
@@ -87,14 +88,14 @@ def test_entry_points_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "from tilewright.devices.cpu.device import CpuDevice\nclass Plugged(CpuDevice):\n    name = 'plugged'\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry._entry_points.cache_clear()
+    plugins.entry_points.cache_clear()
     try:
         assert {"cpu", "plugged", "broken"} <= set(devices.names())
         assert devices.get("plugged").name == "plugged"
         with pytest.raises(DeviceError, match="'broken' is declared as no_such_module_here:X but cannot be imported: No module named"):
             devices.get("broken")
     finally:
-        registry._entry_points.cache_clear()
+        plugins.entry_points.cache_clear()
 
 
 def test_importing_devices_is_light() -> None:
