@@ -173,7 +173,7 @@ def create(name: str | None, space: Space, *, seed: int = 0, start: Sequence[Sch
         raise UsageError(f"strategy {name!r} cannot be made: {type(e).__name__}: {e}; it takes (space, seed=, start=)") from e
     if not isinstance(made, Strategy):
         raise UsageError(f"strategy {name!r}: it made a {type(made).__name__}, which is no tilewright.search.Strategy")
-    return Guarded(made, space, name)
+    return GuardedStrategy(made, space, name)
 
 
 def _imported(name: str) -> Callable[..., Any]:
@@ -186,7 +186,7 @@ def _imported(name: str) -> Callable[..., Any]:
     return factory
 
 
-class Guarded(Strategy):
+class GuardedStrategy(Strategy):
     """Somebody else's strategy. If it raises, or asks for what is no schedule, it is not asked again: a warning says why and where, and the
     search ends with what it has."""
 
