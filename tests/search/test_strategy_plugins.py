@@ -100,8 +100,8 @@ def test_what_is_no_strategy_is_said(file: str, space: Space, name: str, said: s
 )
 def test_a_strategy_that_fails_ends_the_search_with_what_it_has(file: str, tmp_path: Path, name: str, said: str) -> None:
     with pytest.warns(UserWarning, match=f"failed, and the search ends with what it has: {said}"):
-        result = tune("matmul", shape=SHAPE, threads=1, cache=tmp_path / "c.db", strategy=f"{file}:{name}", budget="60s", trials=30)
-    assert result.exit_code == 0 and result.verified and result.opts
+        result = tune("matmul", shape=SHAPE, threads=1, cache=tmp_path / "c.db", strategy=f"{file}:{name}", budget="100s", start="none")
+    assert result.exit_code == 0 and result.verified
 
 
 PROPOSER = """
@@ -130,7 +130,7 @@ def test_a_program_proposes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         threads=1,
         cache=tmp_path / "c.db",
         strategy="tilewright.examples.ask_a_program:AskProgram",
-        budget="60s",
+        budget="120s",
         start="none",
     )
     assert result.exit_code == 0 and result.verified and sum(result.counts.values()) == 3  # as written, and the two that are legal and new
