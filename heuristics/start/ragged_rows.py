@@ -23,6 +23,8 @@ STEPS = (2, 4)
 """Vectors of a row that are read in a step."""
 BESIDE, SHORT, LONG_ROWS = 4, 8, 32
 """Short rows side by side, how many entries of each are taken at once, and from which mean on rows are long."""
+COLUMNS = 8
+"""Vectors of columns that are summed up at once where each row has many: the entries are read again for the next."""
 ROWS, ITEMS = 16, 64
 """Rows of a work item, and how many of those are enough for any number of threads."""
 GATHERED = 4
@@ -53,7 +55,8 @@ class RaggedRows(StartRule):
 
 
 def _entries(f: StartFacts) -> Iterator[Opts]:
-    """For rows of entries that lie one after the other: a few short rows side by side, or a long one by whole vectors."""
+    """For rows of entries that lie one after the other: a few short rows side by side, or a long one by whole vectors.
+    Where each row has columns, they are the lanes, and rows and entries come one by one."""
     for n in f.reductions:
         found = [(a, x[1]) for a in n.reduce_axes for c in conditions(n) for x in (sides(c),) if x is not None and a in axes_of(x[0])]
         for axis, data in found[:1]:
@@ -62,6 +65,12 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
             if mean is None or len(rows) != 1:
                 continue
             items = (opt("TILE", site_name(rows[0]), ROWS), opt("PARALLEL", site_name(rows[0])))
+            columns = [a for a in contiguous(f.kernel, n) if a in n.axes and a is not rows[0]]
+            if columns:
+                size = extent(columns[0])
+                lanes = (opt("UPCAST", site_name(columns[0]), fit(size, min(size, COLUMNS * f.lanes))),)
+                yield (*lanes, *items) if f.threads > 1 else lanes
+                continue
             side_by_side = (opt("UPCAST", site_name(rows[0]), BESIDE), opt("UPCAST", site_name(axis), SHORT))
             whole = (opt("UPCAST", site_name(axis), 2 * f.lanes),)
             for wish in (side_by_side, whole) if mean <= LONG_ROWS else (whole, side_by_side):

@@ -11,6 +11,7 @@ import tilewright as tw
 from checks import check_compiled, check_given, check_twin
 from csr_structures import LENGTHS, reduction, sparse_product, structure
 from tilewright import targets
+from tilewright.heuristics import quick_starts, starts
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, KernelError, OutOfRangeError
 from tilewright.ir.evaluation import evaluate
@@ -48,6 +49,15 @@ def test_products_of_each_structure(name: str, level: str) -> None:
         opts = parse(SCHEDULES[(turn + number // 4) % len(SCHEDULES)])
         found = check_given(kernel, opts, target, o, 1 + turn % 2)["y"]
         np.testing.assert_allclose(found.reshape(right(o).shape), right(o), atol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [0, 8])
+def test_rows_through_the_c_compiler(columns: int) -> None:
+    for name in ("random", "one dense row"):
+        o = operands(name, "float32", "int32", columns)
+        kernel = sparse_product(ROWS, COLUMNS, len(o["column"]), "float32", "int32", columns)
+        found = tw.best(kernel, device="cpu:c")(*o.values())
+        np.testing.assert_allclose(found.reshape(right(o).shape), right(o), atol=1e-5)
 
 
 @pytest.mark.parametrize("opts", SCHEDULES)
@@ -114,6 +124,16 @@ def test_the_time_of_a_reference_is_that_of_the_entries() -> None:
     )
     found = evaluate(kernel, {"p": p, "column": column, "a": a, "x": x})["y"]
     np.testing.assert_allclose(found, a.reshape(-1, 10).sum(1, dtype="float64"), atol=1e-9)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [8, 16, 64])
+def test_columns_are_the_lanes_of_start_schedules(columns: int, level: str) -> None:
+    """Rows side by side would wait for the longest, and their entries be masked."""
+    kernel, target = sparse_product(50_000, 50_000, 500_000, "float32", "int32", columns), targets.named(level)
+    for threads, found in product((1, 2), (starts, quick_starts)):
+        opts = found(kernel, target, threads)[0]
+        assert [o.on for o in opts if o.op == "UPCAST"] == ["j"], opts
 
 
 def test_special_inputs_have_empty_rows_and_one_of_all_entries() -> None:
