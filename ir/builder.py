@@ -205,8 +205,8 @@ class KernelBuilder:
         self._body: list[Value | Fold] = []
         self._stores: list[Store] = []
         self._aliases: dict[str, str] = {}
-        self._between: dict[Node, tuple[Node, Node]] = {}
-        """Where axes start and end that do not go through all of their extent."""
+        self._between: dict[Node, tuple[Node, Node] | None] = {}
+        """By axis, in the order of their making: where it starts and ends, if it does not go through all of its extent."""
 
     # declarations -------------------------------------------------------------------------------------------------
     def axis(self, name: str, extent: Extent | tuple[Expr, Expr]) -> Node:
@@ -217,11 +217,10 @@ class KernelBuilder:
         "int32", range=(0, entries), ascending=True)`. No start is below 0. The largest end is the extent, so an end that is read has a
         stated range. An end that is not past the start leaves nothing. Raises KernelError for an end that may be anything."""
         name = given.name("an axis", name)
-        if not isinstance(extent, tuple):
-            return N.axis(name, given.extent(f"the extent of axis {name}", extent))
-        start, end = given.between(f"axis {name}", extent)
-        found = N.axis(name, given.largest_end(f"axis {name}", end))
-        if self._between.setdefault(found, (start, end)) != (start, end):
+        ends = given.between(f"axis {name}", extent) if isinstance(extent, tuple) else None
+        size = given.extent(f"the extent of axis {name}", extent) if ends is None else given.largest_end(f"axis {name}", ends[1])
+        found = N.axis(name, size)
+        if self._between.setdefault(found, ends) != ends:
             raise KernelError(f"axis {name} has another start or end already; give this one another name, such as {name}@2")
         return found
 
@@ -261,9 +260,10 @@ class KernelBuilder:
         Of conditions, "add" and "mul" are numbers (int32), and all others conditions: "max" and "or" say whether any holds, "min" and
         "and" whether all do, "xor" whether their number is odd. Of none, "min" and "and" are True and the others False."""
         found = given.axes(f"the reduce axes of {name}", over)
-        for a in found:
-            expr = self._inside(name, combine, a, expr)
-        return self._add(reduced(combine, name, axes, found, expr, dtype, self._body))
+        for a, ends in reversed(self._between.items()):  # (where an axis ends may be read at the place on one made before)
+            if a in found and ends is not None:
+                expr = self._inside(name, combine, a, *ends, expr)
+        return self._add(reduced(combine, name, self._all_of(f"value {name}", axes), found, expr, dtype, self._body))
 
     def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None) -> Value:
         """Σ expr; of conditions, how many hold (int32)."""
@@ -312,7 +312,7 @@ class KernelBuilder:
         Raises KernelError where the rule is not associative on some numbers, or the identity changes what follows it."""
         called = [given.name("a scan", n) for n in given.each("the names of a scan of tuples", names)]
         what = f"scan {', '.join(called)}"
-        bound, axis = given.axes(what, axes), given.one_axis(what, along)
+        bound, axis = self._all_of(what, axes), given.one_axis(what, along)
         values = [given.expression(what, e) for e in given.each(f"the elements of {what}", elements)]
         identity = given.each(f"the identity of {what}", identity)
         if not len(called) == len(values) == len(identity):
@@ -356,7 +356,7 @@ class KernelBuilder:
         faster as an `associative_scan`. Raises KernelError where the step reads an array at a place that the state says."""
         called = [given.name("a recurrence", n) for n in given.each("the names of a recurrence", names)]
         what = f"recurrence {', '.join(called)}"
-        bound, axis = given.axes(what, axes), given.one_axis(what, along)
+        bound, axis = self._all_of(what, axes), given.one_axis(what, along)
         kinds = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * len(called)
         begin = given.each(f"the start of {what}", start)
         if not len(called) == len(kinds) == len(begin):
@@ -397,6 +397,7 @@ class KernelBuilder:
     ) -> tuple[Value, ...]:
         """A tuple reduction in block form (see `Fold`). Make block values with `block_value`/`block_reduce`, merge
         expressions over `lhs(v)` and `rhs(v)`; later values use the returned components."""
+        self._all_of(f"fold {name}", axis)
         ids = tuple(N.const(x, c.dtype) for x, c in zip(identity, components, strict=True))
         self._body.append(Fold(name, axis, tuple(block), tuple(c.name for c in components), Monoid(ids, tuple(merge))))
         return tuple(components)
@@ -486,14 +487,11 @@ class KernelBuilder:
         check_written_once(made)
         return in_place(joined_stores(made), self._aliases)
 
-    def _inside(self, name: str, combine: str, axis: Node, expr: Node) -> Node:
+    def _inside(self, name: str, combine: str, axis: Node, start: Node, end: Node, expr: Node) -> Node:
         """The element of a reduction along an axis that starts and ends somewhere: the axis counts from the start, nothing is read past
         the end, and the element is neutral there."""
-        if axis not in self._between:
-            return expr
         _known(combine, f"value {name}")
         expr = given.expression(f"value {name}", expr)
-        start, end = self._between[axis]
         place = ix.add(start, axis)
         there = place < end
         expr = read_where(expr, axis, place, there)
@@ -504,7 +502,7 @@ class KernelBuilder:
         """The axes of what is no reduction. KernelError for one with a start and an end."""
         found = given.axes(what, axes)
         for a in found:
-            if a in self._between:
+            if self._between.get(a) is not None:
                 raise KernelError(f"{what} goes along {a!r}, which has a start and an end; only kb.sum, kb.max, kb.min and kb.reduce do")
         return found
 

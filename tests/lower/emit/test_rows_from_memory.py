@@ -13,7 +13,7 @@ from csr_structures import LENGTHS, reduction, sparse_product, structure
 from tilewright import targets
 from tilewright.heuristics import quick_starts, starts
 from tilewright.interp import run as interpret
-from tilewright.ir import KernelBuilder, KernelError, OutOfRangeError
+from tilewright.ir import KernelBuilder, KernelError, OutOfRangeError, cast
 from tilewright.ir.evaluation import evaluate
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate_special
@@ -112,6 +112,25 @@ def test_a_value_is_read_where_its_row_is() -> None:
         np.testing.assert_array_equal(tw.best(kernel, opts=opts)(begins, x), wanted)
 
 
+@pytest.mark.parametrize("outer_first", [True, False])
+def test_rows_of_rows(outer_first: bool) -> None:
+    """The rows of an axis whose place is read from memory too, in any order of the axes."""
+    kb = KernelBuilder("nested")
+    i = kb.axis("i", 3)
+    p, q = kb.input("p", (4,), "int32", range=(0, 5), ascending=True), kb.input("q", (6,), "int32", range=(0, 12), ascending=True)
+    a = kb.input("a", (12,), "float32")
+    k = kb.axis("k", (p[i], p[i + 1]))
+    l = kb.axis("l", (q[k], q[k + 1]))
+    total = kb.sum("total", (i,), (k, l) if outer_first else (l, k), a[l] * cast(k, "float32"))
+    kb.store("y", "float32", (3,), (i,), total[i])
+    kernel = kb.build()
+    begins, inner, x = np.array([0, 2, 2, 5], "int32"), np.array([0, 3, 4, 7, 9, 12], "int32"), np.arange(1, 13, dtype="float32")
+    wanted = [sum(m * x[inner[m] : inner[m + 1]].sum() for m in range(s, t)) for s, t in pairwise(begins)]
+    np.testing.assert_array_equal(evaluate(kernel, {"p": begins, "q": inner, "a": x})["y"], wanted)
+    for opts in ("(none)", "Uk2", "Ul4"):
+        np.testing.assert_array_equal(tw.best(kernel, opts=opts)(begins, inner, x), wanted)
+
+
 def test_the_time_of_a_reference_is_that_of_the_entries() -> None:
     """4e5 rows times 4e6 entries are too many for any machine."""
     kernel = sparse_product(400_000, 1000, 4_000_000)
@@ -169,6 +188,12 @@ def test_what_such_an_axis_cannot_be() -> None:
         kb.axis("l", (free[i], p[i]))
     with pytest.raises(KernelError, match=r"axis k has another start or end already"):
         kb.axis("k", (p[i], 6))
+    with pytest.raises(KernelError, match=r"axis k has another start or end already"):
+        kb.axis("k", 6)
+    with pytest.raises(KernelError, match="goes along k, which has a start and an end"):
+        kb.recurrence(("s",), (i, k), k, (0.0,), lambda s: s + a[k])
+    with pytest.raises(KernelError, match="goes along k, which has a start and an end"):
+        kb.sum("over_i", (k,), i, a[k])
     with pytest.raises(KernelError, match=r"axis l is .*; give its extent, or .start, end."):
         kb.axis("l", (p[i],))  # type: ignore[arg-type]
     with pytest.raises(KernelError, match="the store to y goes along k, which has a start and an end"):
