@@ -101,8 +101,14 @@ def summary(out: Console, result: ShapesResult, sizes: str) -> None:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     if result.loss is not None and result.worst is not None:
-        where = "the listed shapes" if result.listed else f"{len(result.losses)} shapes that had no part in the choice"
+        where = (
+            "the listed shapes"
+            if result.listed
+            else f"{len(result.losses)} shape{'s' * (len(result.losses) != 1)} that had no part in the choice"
+        )
         grid.add_row("loss", f"{100 * result.loss:.1f} % in the geometric mean, {100 * result.worst:.1f} % at worst, on {where}")
+    elif result.counts and not result.listed:
+        grid.add_row("loss", "unknown: there was time for 0 shapes that had no part in the choice")
     if result.counts:
         grid.add_row("search", f"{sum(result.counts.values())} candidates in {result.seconds:.1f} s: {outcomes(result.counts)}")
     if result.message:

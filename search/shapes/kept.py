@@ -25,6 +25,9 @@ HELD = 24
 """Shapes that are held against a tree, at most."""
 _INSIDE = 3
 """Shapes of a part at which schedules are timed with symbols."""
+_HELD, _SYMBOLS, _ONES = 0.75, 0.9, 0.95
+"""Of the budget: when shapes are no longer held against the tree, when schedules for symbols are chosen and checked, and when the kernels
+whose size is 1 are."""
 
 
 class Keeper:
@@ -32,6 +35,9 @@ class Keeper:
 
     def __init__(self, search: SizeSearch, ranges: Ranges, listed: bool, cache: Cache) -> None:
         self.search, self.ranges, self.listed, self.cache = search, dict(ranges), listed, cache
+        self.held: list[Shape] = []
+        """Shapes that were held against `tree`."""
+        self.tree: SizeTree | None = None
         self.whole = self.task(ranges, {n: math.isqrt(lo * hi) for n, (lo, hi) in ranges.items()})
 
     def task(self, ranges: Ranges, at: Mapping[str, int]) -> KernelTask:
@@ -58,20 +64,21 @@ class Keeper:
 
         return loose(task.kernel)["extents"]
 
-    def held_out(self, tree: SizeTree, varying: Sequence[SizeRange], rng: random.Random, until: float) -> list[Shape]:
+    def held_out(self, tree: SizeTree, varying: Sequence[SizeRange], rng: random.Random) -> list[Shape]:
         """Shapes that had no part in the choice, each with the tree's schedule timed beside the best that is expected or guessed there."""
-        search = self.search
-        out: list[Shape] = []
+        search, allowance = self.search, self.search.allowance
+        self.tree, out = tree, self.held
         least = {r.name: r.lo for r in varying}
         seen = {tuple(s.sizes.items()) for s in search.shapes}
-        while len(out) < HELD and search.until(until):
+        while len(out) < HELD and (allowance.fits(_HELD, "held") or (not out and allowance.fits(_HELD))):
             shape = search.light(drawn(varying, 8, rng)[-1], least)
             if tuple(shape.sizes.items()) in seen:
                 continue
             seen.add(tuple(shape.sizes.items()))
             every = list(search.pool)
             likely = [s for _, s in sorted(zip(search.expected(shape, every), every, strict=True), key=lambda x: x[0])][:5]
-            search.timed(shape, [tree.schedules[tree.at(shape.sizes)], *shape.space.starts()[:3], *likely])
+            with allowance.step("held"):
+                search.timed(shape, [tree.schedules[tree.at(shape.sizes)], *shape.space.starts()[:3], *likely])
             out.append(shape)
         return out
 
@@ -81,7 +88,7 @@ class Keeper:
 
         bad = [str(s) for s in self.search.shapes if self.listed and not self._confirmed(s, tree)]
         said = [message, f"the second check of {', '.join(bad)} failed: tune again, with more time" if bad else ""]
-        symbolic = self._symbolic(tree) if not message and self.search.until(1.0) else None
+        symbolic = self._symbolic(tree) if not message else None
         if symbolic is None:
             said.append("there was no time to choose schedules for symbols: kernels with symbols have one for all sizes")
         general = [*(symbolic.schedules if symbolic is not None else ()), *tree.schedules]
@@ -89,13 +96,18 @@ class Keeper:
         given = [s for s in general if legal.state(s) is not None][:2] or legal.starts()[:1]
         show, seed = self.search.show, self.search.random_seed
         show.phase("the kernel with symbols")
-        done = record_given(self.whole, self.cache, given, seed, show, facts_of(self.whole.kernel, {}, exact=tree, symbolic=symbolic))
+        with self.search.allowance.step("check"):
+            done = record_given(self.whole, self.cache, given, seed, show, facts_of(self.whole.kernel, {}, exact=tree, symbolic=symbolic))
         self.search.counts.update(done.counts)
         for n, (lo, hi) in self.ranges.items():
             if lo == 1 < hi and len(self.ranges) > 1:  # without an axis it is another kernel
+                if not self.search.allowance.fits(_ONES, "check"):
+                    said.append(f"there was no time to check the kernel where {n} is 1: there, what was tuned for it alone is used")
+                    continue
                 one = self.task({**self.ranges, n: (1, 1)}, {k: v for k, v in self.whole.vars.items()})
                 start = one.space().starts()[:1]
-                record_given(one, self.cache, start, seed, show, facts_of(one.kernel, {n: 1}, exact=tree))
+                with self.search.allowance.step("check"):
+                    record_given(one, self.cache, start, seed, show, facts_of(one.kernel, {n: 1}, exact=tree))
         said.append(self.search.allowance.said())
         return self.result(tree, held, started, "; ".join(filter(None, said)), 0 if done.found and not bad else 4)
 
@@ -111,9 +123,10 @@ class Keeper:
         """The tree with the schedules that are best where sizes are symbols, each checked and recorded with its ranges."""
         from ...plan.size_trees import widened
 
-        search = self.search
+        search, allowance = self.search, self.search.allowance
         found: list[Schedule] = []
-        for i in range(len(tree.schedules)):
+        parts = len(tree.schedules)
+        for i in range(parts):
             inside = [s for s in search.shapes if tree.at(s.sizes) == i][:_INSIDE]
             if not inside:
                 return None
@@ -124,19 +137,26 @@ class Keeper:
             candidates = [s for s in tried if legal.state(s) is not None]
             built: dict[Schedule, Built | None] = {}
             logs: dict[Schedule, list[float]] = {s: [] for s in candidates}
-            for shape in inside:
-                taken, measured = times_of(self.task(box, shape.sizes), candidates, search.random_seed, search.show, built)
+            for n, shape in enumerate(inside):
+                kind = "symbols built" if n == 0 else "symbols"
+                if not allowance.fits(_SYMBOLS, *[kind] * (parts - i if n == 0 else 1)):
+                    if n == 0:
+                        return None
+                    break
+                with allowance.step(kind):
+                    taken, measured = times_of(self.task(box, shape.sizes), candidates, search.random_seed, search.show, built)
                 search.counts.update(m.outcome.value for m in measured)
                 for s in candidates:
                     logs[s].append(math.log(taken.get(s, math.inf)))
-                if not search.until(1.0):
-                    return None
             found.append(min(candidates, key=lambda s: sum(logs[s])))
         made = tree_of(tree.ranges, tree.root, found)
         for i, opts in enumerate(made.schedules):
             box = widened(made.box(i), made.ranges)
             at = next(s.sizes for s in search.shapes if made.at(s.sizes) == i)
-            done = record_given(self.task(box, at), self.cache, [opts], search.random_seed, search.show)
+            if not allowance.fits(_ONES, *["check"] * (len(made.schedules) - i)):
+                return None
+            with allowance.step("check"):
+                done = record_given(self.task(box, at), self.cache, [opts], search.random_seed, search.show)
             search.counts.update(done.counts)
         return made
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 1 / 400
 """Of the budget: the longest call that is expected of a shape that is drawn."""
-SEARCHED, _FIRST, _CHOSEN = 0.3, 0.62, 0.8
+SEARCHED, _FIRST, _CHOSEN = 0.25, 0.5, 0.62
 """Of the budget: when searches end, when candidates are no longer tried, and when the chosen ones are no longer timed on all
 shapes."""
 _OWN, _TRIED = 2, 6
@@ -128,10 +128,6 @@ class SizeSearch:
         self.counts.update(m.outcome.value for m in measured)
         shape.times.update({s: taken.get(s, math.inf) for s in wanted})
 
-    def until(self, share: float) -> bool:
-        """Whether less than a share of the budget is spent."""
-        return self.allowance.spent < share * self.allowance.seconds
-
     def searched(self, shape: Shape, seconds: float, cache: Cache) -> None:
         """The best schedules of a search at one shape, as candidates."""
         self.show.phase(f"{shape} alone")
@@ -156,13 +152,14 @@ class SizeSearch:
     def first(self) -> None:
         """On each shape, as long as there is time: its start schedules, and the candidates that are expected to be good there, timed."""
         for n, shape in enumerate(self._spread()):
-            if n >= 3 and not self.until(_FIRST):
+            if n >= 3 and not self.allowance.fits(_FIRST, "first"):
                 return
             own = shape.space.starts()[:_OWN]
             every = list(self.pool)
             ranked = [s for _, s in sorted(zip(self.expected(shape, every), every, strict=True), key=lambda x: x[0])]
             self.pool |= dict.fromkeys(own)
-            self.timed(shape, [*own, *ranked[:_TRIED]])
+            with self.allowance.step("first"):
+                self.timed(shape, [*own, *ranked[:_TRIED]])
 
     def _spread(self) -> list[Shape]:
         """The shapes in an order in which the first ones are spread."""
@@ -206,10 +203,11 @@ class SizeSearch:
                 break
             found = now
             for shape in self._spread():
-                if not self.until(_CHOSEN):
+                if not self.allowance.fits(_CHOSEN, "chosen"):
                     return [every[i] for i in found]
                 if shape.times:
-                    self.timed(shape, [every[i] for i in found])
+                    with self.allowance.step("chosen"):
+                        self.timed(shape, [every[i] for i in found])
         return [every[i] for i in found]
 
     def tree(self, most: int, ranges: Ranges) -> SizeTree:

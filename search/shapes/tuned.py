@@ -33,8 +33,6 @@ _SHAPES = (6, 96)
 """Shapes that are drawn, at least and at most."""
 _SHAPE_S = 2.5
 """About how long a shape takes: its start schedules, and a few that are timed."""
-_HELD = 0.9
-"""Of the budget: when shapes are no longer held against the tree."""
 _SEARCH_S = 5.0
 """Seconds that a search at one shape is worth."""
 
@@ -99,11 +97,15 @@ def tune_sizes(
                     search.searched(shape, share, store)
             search.first()
             tree = search.tree(most, ranges)
-            held = kept.held_out(tree, varying, random.Random(random_seed + 1), _HELD) if varying else search.shapes
+            held = kept.held_out(tree, varying, random.Random(random_seed + 1)) if varying else search.shapes
             return kept.recorded(tree, held, started, "")
         except OutOfTime as e:
             some = any(s.times for s in search.shapes)
-            return kept.recorded(search.tree(most, ranges), (), started, str(e)) if some else kept.result(None, (), started, str(e), 4)
+            return (
+                kept.recorded(kept.tree or search.tree(most, ranges), kept.held, started, str(e))
+                if some
+                else kept.result(None, (), started, str(e), 4)
+            )
         except KeyboardInterrupt:
             if any(s.times for s in search.shapes):
                 kept.recorded(search.tree(most, ranges), (), started, "interrupted")

@@ -7,7 +7,7 @@ import pytest
 from tilewright.ir import KernelError, UsageError
 from tilewright.search.shapes import SizeRange, parse_ranges, parse_shapes, shapes_in
 from tilewright.search.shapes.ranges import drawn
-from tilewright.search.shapes.timed import CHECK_S, FEW_LEFT, LEAST_S, Allowance
+from tilewright.search.shapes.timed import LEAST_S, Allowance
 
 
 class Clock:
@@ -17,40 +17,32 @@ class Clock:
         return self.now
 
 
-def test_a_short_budget_begins_no_search_and_compares_few() -> None:
+def test_a_short_budget_begins_no_search() -> None:
     clock = Clock()
-    short, long = Allowance(4.0, clock.now, clock), Allowance(60.0, clock.now, clock)
+    short, long = Allowance(3.0, clock.now, clock), Allowance(60.0, clock.now, clock)
     assert short.slice(0.5, 0.6, 3) is None and long.slice(0.5, 0.6, 3) == 10.0
-    assert short.compared(3, 0.3, 16) < long.compared(3, 0.3, 16) == 16
     clock.now += 33.0
     assert long.slice(0.5, 0.6, 3) == 3.0, "what took longer before comes off the next"
     clock.now += 2.0
     assert LEAST_S > 36.0 - 35.0 and long.slice(0.5, 0.6, 3) is None
 
 
-def test_checks_are_expected_to_take_what_comparing_took_at_the_least() -> None:
-    clock = Clock()
-    a = Allowance(4.0, clock.now, clock)
-    unknown = a.check("m=1")
-    a.took("m=1", 3.0)
-    a.took("m=1", 1.0)
-    a.took("m=1", 2.0)
-    assert unknown < a.check("m=1") < 2.0
-    a.took("m=8", 3.0, 16)
-    assert a.check("m=1") < a.check("m=8") < a.check("m=8") + 1.0 < CHECK_S + 3.0, "a check is not of sixteen schedules"
-    assert a.said() == ""
-    clock.now += 5.5
-    assert a.said() == "the checks at the end took 1.5 s more than the budget"
-
-
-def test_what_is_held_for_checks_is_not_spare() -> None:
+def test_a_step_is_expected_to_take_what_the_longest_of_its_kind_took() -> None:
     clock = Clock()
     a = Allowance(20.0, clock.now, clock)
-    assert a.timed(16, 1e-4) == 16
-    slow = a.timed(16, 0.05)
-    assert FEW_LEFT < slow < 16, "fewer of schedules that take long"
-    a.held = 15.0
-    assert a.spare == 5.0 and a.left == 20.0 and a.timed(16, 0.05) == FEW_LEFT
+    assert a.fits(0.1, "check"), "the first is taken to be short"
+    for seconds in (4.0, 1.0):
+        with a.step("check"):
+            clock.now += seconds
+    assert a.fits(0.5, "check") and not a.fits(0.45, "check") and a.fits(0.45, "other")
+    assert not a.fits(0.5, "check", "check") and a.fits(0.7, "check", "check")
+    with pytest.raises(ValueError), a.step("other"):
+        clock.now += 6.0
+        raise ValueError
+    assert not a.fits(0.8, "other"), "a step that failed took its time as well"
+    assert a.said() == ""
+    clock.now += 10.5
+    assert a.said() == "the checks at the end took 1.5 s more than the budget"
 
 
 def test_ranges_and_lists_are_read() -> None:
