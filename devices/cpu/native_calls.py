@@ -21,6 +21,8 @@ SLICE_NS = 50_000_000
 """How long loops run before Python looks whether somebody pressed Ctrl-C, and at limits of time."""
 MAGNITUDES = 256
 """Combinations of the symbols' magnitudes whose threads are remembered."""
+SIZED = 64
+"""Values of the symbols whose words are remembered."""
 
 
 class _Words:
@@ -75,6 +77,8 @@ class NativeCalls:
         self._choices: dict[tuple[int, ...], ThreadChoice] = {}
         self._choice = ThreadChoice({}, ())
         self._values: tuple[int, ...] | None = None
+        self._sized: dict[tuple[int, ...], tuple[int, ...]] = {}
+        """The words that depend on the symbols, by their values."""
         self._parametrised()
         if not symbols:
             self._size(())
@@ -148,7 +152,12 @@ class NativeCalls:
     def _size(self, values: tuple[int, ...]) -> None:
         """Have these values of the symbols from now on."""
         if self._symbols:
-            self._counts.put(self._counts.words, 0, *self._computed(*values))
+            words = self._sized.get(values)
+            if words is None:
+                if len(self._sized) >= SIZED:
+                    self._sized.clear()
+                words = self._sized[values] = self._computed(*values)
+            self._counts.put(self._counts.words, 0, *words)
             self._native.scatter(*self._counts.arguments)
         self._values = values
         magnitude = tuple([v.bit_length() for v in values])
