@@ -7,13 +7,14 @@ symbols, products, div, mod, min, max, loads). Every constructor here keeps that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
 
 from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
-from .node import INTEGER, Node, const, make, reads_data
+from .node import INTEGER, Node, const, make, reads_data, walk
 from .node_text import order_key as order_key
 
 Interval = tuple[int, int]
@@ -50,18 +51,31 @@ def evaluate(node: Node, env: dict[Node, int]) -> int:
 def function(nodes: Sequence[Node], symbols: Sequence[str]) -> Callable[..., tuple[int, ...]]:
     """A function of the symbols' values, in this order, whose result has the value of each index. They consist of these symbols alone."""
     names = {name: f"s{i}" for i, name in enumerate(symbols)}
-    made: Callable[..., tuple[int, ...]] = eval(f"lambda {', '.join(names.values())}: ({''.join(f'{_text(n, names)}, ' for n in nodes)})")
+    uses = Counter(s for n in walk(*nodes) for s in n.src) + Counter(nodes)
+    shared: dict[Node, str] = {}
+
+    def text(node: Node) -> str:
+        """An index as Python. What is used again gets a name at its first use: all of a text is evaluated, from left to right."""
+        if node in shared:
+            return shared[node]
+        made = _text(node, names, text)
+        if uses[node] < 2 or not node.src:
+            return made
+        name = shared[node] = f"t{len(shared)}"
+        return f"({name} := {made})"
+
+    made: Callable[..., tuple[int, ...]] = eval(f"lambda {', '.join(names.values())}: ({''.join(f'{text(n)}, ' for n in nodes)})")
     return made
 
 
-def _text(node: Node, names: dict[str, str]) -> str:
-    """An index as Python."""
+def _text(node: Node, names: dict[str, str], text: Callable[[Node], str]) -> str:
+    """An index as Python; `text` gives its sources."""
     op = node.op
     if op == "const":
         return str(int(node.arg))
     if op == "sym" and node.arg.name in names:
         return names[node.arg.name]
-    v = [_text(s, names) for s in node.src]
+    v = [text(s) for s in node.src]
     if op == "sum":
         coeffs, c = node.arg
         return f"({' + '.join([x if k == 1 else f'{k} * {x}' for k, x in zip(coeffs, v, strict=True)])} + {c})"
