@@ -167,6 +167,19 @@ class OutOfTime(KeyboardInterrupt):
         self.deadline = deadline
 
 
+IMPORT_S, LATER_S = 10.0, 0.02
+"""So long an import may go on when a deadline is over, and so often it is looked at again."""
+
+
+def _imports(frame: FrameType | None) -> int:
+    """How many imports are under way."""
+    found = 0
+    while frame is not None:
+        found += frame.f_code.co_filename == "<frozen importlib._bootstrap>"
+        frame = frame.f_back
+    return found
+
+
 class Deadline:
     """Inside, `OutOfTime` is raised in the main thread when the budget and its margin are over; where several are open, the first that is
     over, and again if that did not end it. `seconds` None: never. A context manager."""
@@ -182,13 +195,14 @@ class Deadline:
         self.seconds = seconds
         self.at = float("inf") if seconds is None else started + seconds + late_s(seconds)
         Deadline.doing = doing or Deadline.doing
-        self._noted = False
+        self._noted, self._imports = False, 0
 
     def said(self) -> str:
         """What is to be told of it."""
         return f"the time budget is spent{f', while {Deadline.doing}' if Deadline.doing else ''}"
 
     def __enter__(self) -> Deadline:
+        self._imports = _imports(sys._getframe())
         if self.seconds is not None and threading.current_thread() is threading.main_thread():
             if not Deadline._open:
                 handler = signal.signal(signal.SIGALRM, Deadline._strike)
@@ -228,6 +242,11 @@ class Deadline:
         if due is None:
             if Deadline._open:
                 Deadline._set()
+            return
+        if (
+            _imports(frame) > due._imports and now < due.at + IMPORT_S
+        ):  # a module that is cut off stays half made for the rest of the process
+            signal.setitimer(signal.ITIMER_REAL, LATER_S)
             return
         saving = holding() and not due._noted  # what was found is being saved, which mostly takes no time
         due._noted = due._noted or saving

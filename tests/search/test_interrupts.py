@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 import tilewright.cache as caches
-from tilewright.search.interrupts import SignalWatch, hold, release
+from tilewright.ir.errors import OutOfTimeError
+from tilewright.search.interrupts import Deadline, SignalWatch, hold, release
 
 SHAPE = "m=64,n=64,k=64"
 
@@ -162,3 +163,18 @@ sys.exit(watched(lambda: exec("import os, signal, time; os.kill(os.getpid(), sig
 def test_one_that_strikes_inside_an_exec_ends_with_the_same_code() -> None:
     done = subprocess.run([sys.executable, "-c", IN_AN_EXEC], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 143 and done.stderr == "ended by a signal\n"
+
+
+def test_a_deadline_waits_for_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that is cut off in the middle would lack its names for the rest of the process."""
+    (tmp_path / "slow_module.py").write_text(
+        "import time\nbegin = time.monotonic()\nwhile time.monotonic() < begin + 0.4: pass\nname = 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(OutOfTimeError), Deadline(0.0, time.monotonic() - 3):  # its margin is over at once
+        import slow_module  # type: ignore[import-not-found]
+
+        assert slow_module.name == 1
+        while True:
+            pass
+    assert sys.modules.pop("slow_module").name == 1
