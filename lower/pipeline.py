@@ -44,7 +44,9 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
         and not {"fma", "neon"} & target.features
         and any(isinstance(s, Instr) and s.op == "fma" for p in program.phases for s in statements(p.body))
     ):
-        raise OptError(f"{kernel}: fixed numerics need fused multiply-adds, which {target.name} has none of: use free numerics there")
+        raise OptError(
+            f"{kernel}: fixed numerics need fused multiply-adds (x86-64-v3 or later, AArch64), which this target has none of: use free numerics"
+        )
     if program.shared > target.shared and target.groups:
         raise OptError(f"{kernel}: the group needs {program.shared} bytes of shared memory; {target.name} has {target.shared}")
     if scheduled.opts:

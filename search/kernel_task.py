@@ -10,6 +10,7 @@ from ..cache.objectives import objective as named_objective
 from ..cache.ranking import Standing
 from ..cache.rows import OBJECTIVE
 from ..ir.errors import CacheMiss, OptError, UsageError
+from ..lower import lower
 from ..opts import apply
 from ..opts.opt import parse
 from . import strategy as strategies
@@ -78,6 +79,8 @@ class KernelTask:
         self.threads = int(threads or self.device.threads)
         self.device.check_threads(self.threads)
         self.vars = symbol_values(self.kernel, vars or {})
+        if self.kernel.fixed and not {"fma", "neon"} & self.device.target.features:
+            lower(apply(self.kernel, (), self.device.target))  # where a product is joined, every candidate would be refused
         self.canonical = canonical_of(self.kernel)
         self.key = key_of(self.kernel, self.device, self.threads, policy(self.effects), named_objective(objective))
 

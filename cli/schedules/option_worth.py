@@ -156,6 +156,7 @@ def _schedule(args: Namespace, kernel: Kernel, place: ForTarget) -> tuple[Opt, .
     if plan.origin in ("exact", "stale"):
         return plan.opts
     given = {n: getattr(args, n) for n in ("kernel", "shape", "dtype", "device", "threads", "cache")}
+    given["numerics"] = "fixed" if kernel.fixed else None
     words = " ".join(f"--{n} {shlex.quote(str(v))}" for n, v in given.items() if v)
     where = f"{args.device} with {place.threads} thread{'s' * (place.threads != 1)}"
     raise CacheMiss(f"the cache has no schedule of {kernel.name} for {where}; tune it first: tune run {words}")

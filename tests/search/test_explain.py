@@ -146,6 +146,7 @@ def test_the_command_needs_a_cached_schedule_and_prints_json(tmp_path: Path, cap
     assert main(["explain", *where]) == 5
     said = capsys.readouterr().err
     assert "with 1 thread; tune it first: tune run --kernel matmul --shape m=48,n=64,k=32" in said
+    assert main(["explain", *where, "--numerics", "fixed"]) == 5 and "--numerics fixed" in capsys.readouterr().err
     # the command that it says, as it says it, is the one that helps
     assert main([*shlex.split(said.split("tune it first: tune ")[1]), "--trials", "4", "--quiet"]) == 0
     capsys.readouterr()
