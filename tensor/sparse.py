@@ -22,7 +22,7 @@ class CSR:
     `indptr[i + 1] − 1`. Columns may come in any order; entries at one place are added up.
 
     `indptr`: integers (rows + 1,), from 0 to the number of entries, none less than the one before. `indices`: integers (entries,), from 0
-    to columns − 1. `data`: floats (entries,). `shape`: (rows, columns). Arrays and tensors are taken; arrays are looked at here, once.
+    to columns − 1. `data`: floats (entries,). `shape`: (rows, columns). Arrays and tensors are taken; arrays, and offsets that are computed already, are looked at here, once.
     Raises UsageError and OutOfRangeError for what is no such matrix.
 
     `matrix @ x` is the product with a vector (columns,) or a matrix (columns, n) of the type of `data`, in eager code and in captured
@@ -69,7 +69,7 @@ class CSR:
 def segment_sum(data: Any, indptr: Any) -> Tensor:
     """The sums of segments: of the rows `data[indptr[i]:indptr[i + 1]]` of an array (n,) or (n, width), one for each i; 0 of none.
 
-    `indptr` are integers from 0 to n, none less than the one before: an array is looked at here. Raises UsageError and
+    `indptr` are integers from 0 to n, none less than the one before: an array or a tensor that is computed already is looked at here. Raises UsageError and
     OutOfRangeError for others. It has a gradient."""
     found: Tensor = segment_reduction(*_segments("segment_sum", data, indptr), combine="add")
     return found
@@ -100,9 +100,11 @@ def _integers(name: str, given: Any) -> Tensor:
 
 
 def _check_offsets(who: str, name: str, given: Any, entries: int) -> None:
-    """Whether an array is where rows begin and end."""
+    """Whether an array, or a tensor that is computed already, is where rows begin and end."""
     if isinstance(given, Tensor):
-        return
+        if given.node.data is None or given.device != "cpu":
+            return  # computed later: only the range of what is read is checked then
+        given = given.node.data.array
     begins = np.asarray(given)
     if begins.size and (begins[0] != 0 or begins[-1] != entries):
         raise OutOfRangeError(f"{who}: {name} goes from {begins[0]} to {begins[-1]}, and there are {entries} entries{at(user_line())}")
