@@ -83,6 +83,8 @@ def tune_sizes(
         if varying and not again and (answer := kept.known(started)) is not None:
             return answer
         rng = random.Random(random_seed)
+        for r in varying:  # (all sizes at their largest together may be too large for this machine, and are left out)
+            require_operands(search.shape({**{o.name: o.lo for o in varying}, r.name: r.hi}).task.kernel, {})
         try:
             if varying:
                 count = max(_SHAPES[0], min(_SHAPES[1], int(0.6 * seconds / _SHAPE_S)))
