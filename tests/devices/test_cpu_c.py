@@ -209,7 +209,7 @@ def test_other_c_compilers_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path
 @pytest.mark.usefixtures("fresh")
 def test_a_stuck_compiler_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cc, "TIMEOUT_S", 0.2)
-    stuck = cc.Compiler((str(script(tmp_path / "gcc", "sleep 20")),), "gcc", "12")
+    stuck = cc.Compiler((str(script(tmp_path / "gcc", "exec sleep 20")),), "gcc", "12")
     with pytest.raises(BuildError, match="took longer than"):
         cc.compile_c("int x;", HOST, stuck)
 
