@@ -494,7 +494,9 @@ def test_tuned_kernels_are_used(tmp_path: Path, known_limits: Path, monkeypatch:
     x = torch.randn(16, 32)
     with torch.no_grad():
         found = bridge.tune(model, x, budget="10s", cache=str(tmp_path / "tuned.db"))
-        assert found.kernels == 2 and found.tuned >= 1 and "exact" in bridge.report()
+        assert found.kernels == 2 and found.tuned >= 1
+        report = bridge.report()
+        assert "exact" in report or "  program" in report  # where the whole is not faster with it, the program keeps what it had
         close(compiled(model)(x), model(x))
 
 
@@ -517,7 +519,7 @@ def test_tune_model(tmp_path: Path, known_limits: Path, monkeypatch: pytest.Monk
     file.write_text(MODEL)
     assert main(["model", f"{file}:make", "--budget", "6s", "--json", str(tmp_path / "out.json")]) == 0
     shown = capfd.readouterr()
-    assert "matmul+add+relu" in shown.out and "before" in shown.out and "said by the file" in shown.err
+    assert "matmul+add+relu" in shown.out and "a call" in shown.out and "said by the file" in shown.err
     result = json.loads((tmp_path / "out.json").read_text())
     assert result["kernels"] == 2 == len(result["found"]) and result["before_s"] > 0 and result["fallbacks"] == []
     for name, error in (
