@@ -57,10 +57,11 @@ _MOST_SAID = 1 << 16
 """Bytes of what a file prints that are passed on, to standard error."""
 
 
-def ask(path: str, question: tuple[Any, ...], module: str = f"{__package__}.user_process", limit_s: float = DEADLINE_S) -> bytes:
+def ask(path: str, question: tuple[Any, ...], module: str = f"{__package__}.user_process", more_s: float = 0.0) -> bytes:
     """The answer (see `dumps`) of a fresh process to a question; when this returns, neither it nor what it started in
-    its session's process group is left. `module` calls `user_process.serve`. `path` is what messages call the file. Raises
-    KernelError where there is no answer."""
+    its session's process group is left. `module` calls `user_process.serve`. `path` is what messages call the file, and `more_s` what it may
+    take beside DEADLINE_S. Raises KernelError where there is no answer."""
+    limit_s = DEADLINE_S + more_s
     try:
         child = ChildProcess(module, str(os.getpid()), question=pickle.dumps((list(sys.path), *question)))
     except OSError as e:

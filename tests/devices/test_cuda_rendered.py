@@ -132,7 +132,7 @@ def test_planted_faults_are_found(change: str, found: str) -> None:
 @needs_cxx
 def test_the_example_of_the_page_runs() -> None:
     page = Path(__file__).parents[2] / "docs" / "gpu.md"
-    (block,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.S | re.M)
+    (block,) = (b for b in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.S | re.M) if "run_on_host" in b)
     space: dict[str, Any] = {}
     exec(compile(block, str(page), "exec"), space)
     e = np.exp(space["x"] - space["x"].max(1, keepdims=True))
