@@ -35,46 +35,44 @@ extern "C" __global__ void __launch_bounds__(32) ring_p0(const float *__restrict
     int v1 = 0 % 3;
     int v2 = v1 * 128;
     int v3 = thread * 4;
-    int v4 = 0 * 128;
-    int v5 = v4 + v3;
-    int v6 = v2 + v3;
-    bool v7 = thread < 16;
-    cp_async16(shared0 + v6, p_x + v5, v7);
+    int v4 = 0 + v3;
+    int v5 = v2 + v3;
+    bool v6 = thread < 16;
+    cp_async16(shared0 + v5, p_x + v4, v6);
     cp_async_commit();
-    int v8 = 1 % 3;
-    int v9 = v8 * 128;
-    int v10 = 1 * 128;
-    int v11 = v10 + v3;
-    int v12 = v9 + v3;
-    cp_async16(shared0 + v12, p_x + v11, v7);
+    int v7 = 1 % 3;
+    int v8 = v7 * 128;
+    int v9 = 128 + v3;
+    int v10 = v8 + v3;
+    cp_async16(shared0 + v10, p_x + v9, v6);
     cp_async_commit();
-    int v13 = thread + 1;
-    int v14 = v13 & 31;
-    int v15 = v14 * 4;
-    float v17 = 0.0f;
-    for (int j16 = 0; j16 < 6; j16 += 1) { // k
+    int v11 = thread + 1;
+    int v12 = v11 & 31;
+    int v13 = v12 * 4;
+    float v15 = 0.0f;
+    for (int j14 = 0; j14 < 6; j14 += 1) { // k
         cp_async_wait<1>();
         __syncthreads();
-        int v18 = j16 + 2;
-        bool v19 = v18 < 6;
-        int v20 = v18 % 3;
-        int v21 = v20 * 128;
-        int v22 = v18 * 128;
-        int v23 = v22 + v3;
-        int v24 = v21 + v3;
-        if (v19) {
-            cp_async16(shared0 + v24, p_x + v23, v7);
+        int v16 = j14 + 2;
+        bool v17 = v16 < 6;
+        int v18 = v16 % 3;
+        int v19 = v18 * 128;
+        int v20 = v16 * 128;
+        int v21 = v20 + v3;
+        int v22 = v19 + v3;
+        if (v17) {
+            cp_async16(shared0 + v22, p_x + v21, v6);
         }
         cp_async_commit();
-        int v25 = j16 % 3;
-        int v26 = v25 * 128;
-        int v27 = v26 + v15;
-        float4 q28 = *(const float4 *)(shared0 + v27);
-        float v29 = v17 + q28.x;
-        float v30 = v29 + q28.y;
-        float v31 = v30 + q28.z;
-        float v32 = v31 + q28.w;
-        v17 = v32;
+        int v23 = j14 % 3;
+        int v24 = v23 * 128;
+        int v25 = v24 + v13;
+        float4 q26 = *(const float4 *)(shared0 + v25);
+        float v27 = v15 + q26.x;
+        float v28 = v27 + q26.y;
+        float v29 = v28 + q26.z;
+        float v30 = v29 + q26.w;
+        v15 = v30;
     }
-    p_y[thread] = v17;
+    p_y[thread] = v15;
 }
