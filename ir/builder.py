@@ -259,11 +259,11 @@ class KernelBuilder:
 
         Of conditions, "add" and "mul" are numbers (int32), and all others conditions: "max" and "or" say whether any holds, "min" and
         "and" whether all do, "xor" whether their number is odd. Of none, "min" and "and" are True and the others False."""
-        found = given.axes(f"the reduce axes of {name}", over)
+        bound, found = self._all_of(f"value {name}", axes), given.axes(f"the reduce axes of {name}", over)
         for a, ends in reversed(self._between.items()):  # (where an axis ends may be read at the place on one made before)
             if a in found and ends is not None:
                 expr = self._inside(name, combine, a, *ends, expr)
-        return self._add(reduced(combine, name, self._all_of(f"value {name}", axes), found, expr, dtype, self._body))
+        return self._add(reduced(combine, name, bound, found, expr, dtype, self._body))
 
     def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None) -> Value:
         """Σ expr; of conditions, how many hold (int32)."""
