@@ -34,13 +34,13 @@ run: .venv/.installed
 	$(BIN)/tune report
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(TESTS)
+	$(BIN)/python scripts/run_tests.py $(JOBS) $(TESTS)
 
 test-quick: .venv/.installed-dev
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" $(TESTS)
+	$(BIN)/python scripts/run_tests.py $(JOBS) -m "not slow" $(TESTS)
 
 test-thorough: .venv/.installed-dev
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --thorough $(TESTS)
+	$(BIN)/python scripts/run_tests.py $(JOBS) --thorough $(TESTS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .

@@ -1,10 +1,14 @@
-"""`make run` on a machine whose Python cannot do it: a message that says what to install, and nothing half-made left behind."""
+"""`make run` on a machine whose Python cannot do it: a message that says what to install, and nothing half-made left behind.
+`make test` where tests fail."""
 
 from __future__ import annotations
 
+import json
 import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -66,3 +70,53 @@ def test_make_without_a_target_says_what_there_is() -> None:
         "man",
         "docs",
     ]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "fails", "statuses", "left", "want", "said"),
+    [
+        ("2", ["a", "b"], [1, 0], [], 0, "flaky: passed only when alone\n     a\n     b"),
+        ("2", ["a", "b"], [1, 1], ["b"], 1, "flaky: passed only when alone\n     a\n\n== failed twice\n     b"),
+        ("2", ["a"], [1, 0], ["a"], 1, "failed twice"),
+        ("2", ["a"], [1, -6], ["a"], -6, "failed twice"),
+        ("2", [], [0], [], 0, ""),
+        ("2", [*map(str, range(11))], [1], [], 1, ""),
+        ("0", ["a"], [1], [], 1, ""),
+        ("2", ["a"], [2], [], 2, ""),
+        ("2", ["a"], [6], [], 6, ""),
+    ],
+    ids=["alone all pass", "one fails twice", "one is not run", "a crash", "none", "many", "alone at once", "stopped", "processes left"],
+)
+def test_few_that_fail_run_once_more(
+    jobs: str, fails: list[str], statuses: list[int], left: list[str], want: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = []
+
+    def run(folder: Path, arguments: Sequence[str]) -> int:
+        path = folder / "v/cache/lastfailed"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(dict.fromkeys(left if runs else fails, True)))
+        runs.append([*arguments])
+        return statuses[len(runs) - 1]
+
+    main = runpy.run_path(str(ROOT / "scripts/run_tests.py"))["main"]
+    assert main(jobs, ["-k", "it"], run) == want
+    assert runs[0] == ["-n", jobs, "--dist", "worksteal", "-k", "it"]
+    assert runs[1:] == [["-n", "0", "-k", "it", "--last-failed"]] * (len(statuses) - 1)
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_what_fails_only_beside_others_is_told(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    (tmp_path / "test_it.py").write_text(
+        "from pathlib import Path\nseen = Path('seen')\n"
+        "def test_flaky():\n    first = not seen.exists()\n    seen.touch()\n    assert not first\n"
+        "def test_bad():\n    assert 0\n"
+    )
+    command = [sys.executable, ROOT / "scripts/run_tests.py", "1", "-p", "no:tilewright"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.endswith(
+        "flaky: passed only when alone\n     test_it.py::test_flaky\n\n== failed twice\n     test_it.py::test_bad\n"
+    )

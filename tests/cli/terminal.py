@@ -51,14 +51,14 @@ class Terminal:
         """Press keys; "\\x03" is Ctrl-C."""
         os.write(self._fd, keys.encode())
 
-    def until(self, text: str, limit_s: float = 60.0) -> None:
+    def until(self, text: str, limit_s: float = 240.0) -> None:
         """Read until the plain text holds `text`; AssertionError when it ends or takes longer first."""
         end = time.monotonic() + limit_s
         while text not in self.text:
             assert time.monotonic() < end, f"no {text!r} in {limit_s} s:\n{self.text[-3000:]}"
             assert self._read(0.5), f"ended without {text!r}:\n{self.text[-3000:]}"
 
-    def wait(self, limit_s: float = 120.0) -> int:
+    def wait(self, limit_s: float = 240.0) -> int:
         """Read to the end; the exit code."""
         end = time.monotonic() + limit_s
         while self._read(0.5):
