@@ -192,7 +192,8 @@ class Coder:
 
     def _fma(self, s: Instr, out: Val, a: list[str]) -> str:
         dtype = s.args[0].dtype
-        which = ("fma64" if dtype.size == 8 else "fma32") + ("_scalar" if out.lanes == 1 else "")
+        wide = dtype.size == 8
+        which = f"fma{64 if wide else 32}_scalar" if out.lanes == 1 else "fma64_lanes" if wide else "fma32"
         return f"ops.{which}({', '.join(a)})" if dtype.is_float else self._wrapped(s, out, f"{a[0]} * {a[1]} + {a[2]}")
 
     def _named_alike(self, s: Instr, out: Val, a: list[str]) -> str:

@@ -92,8 +92,17 @@ def fma64(a: Any, b: Any, c: Any) -> Any:
 
 
 def fma64_scalar(a: Any, b: Any, c: Any) -> Any:
-    """The same for one number, step by step on Python's floats, which take a twentieth of the time."""
-    x, y, z = float(a), float(b), float(c)
+    """The same for one number."""
+    return F64(_fma64(float(a), float(b), float(c)))
+
+
+def fma64_lanes(a: Array, b: Array, c: Array) -> Array:
+    """The same for a vector of a few lanes."""
+    return np.array([_fma64(x, y, z) for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True)])
+
+
+def _fma64(x: float, y: float, z: float) -> float:
+    """The same steps on Python's floats, which take a hundredth of the time of NumPy's for one number."""
     xh, yh = _high(x), _high(y)
     xl, yl = x - xh, y - yh
     uh = x * y
@@ -104,7 +113,7 @@ def fma64_scalar(a: Any, b: Any, c: Any) -> Any:
     if lost and isfinite(rest) and not (bits := unpack("<q", pack("<d", rest))[0]) & 1:
         rest = unpack("<d", pack("<q", bits + (1 if (lost > 0) == (rest > 0) else -1)))[0]
     out = vh + rest
-    return F64(out if isfinite(out) else uh + z)
+    return out if isfinite(out) else uh + z
 
 
 def _high(a: Any) -> Any:
