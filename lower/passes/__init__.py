@@ -35,11 +35,6 @@ def _interleave(program: Program, target: Target) -> None:
         scheduling.interleave(phase, target.registers, program.shared_params)
 
 
-def _shorten(program: Program, target: Target) -> bool:
-    found = [scheduling.shorten(phase, target.registers, program.shared_params) for phase in program.phases[program.once :]]
-    return any(found)
-
-
 PASSES = (
     # what stores would interleave and loads take apart is computed as it lies in memory
     Pass("flat", _no_groups, lambda program, target: flat_groups.flatten(program, "avx512" in target.features)),
@@ -55,9 +50,8 @@ PASSES = (
     Pass("counters", _no_groups, lambda program, _: loop_counters.carry(program)),
     # threads of a group wait for one another where they would disturb each other
     Pass("barriers", lambda target: target.groups, _barriers),
-    # the last two order instructions; compilers for GPUs do so by themselves
+    # orders instructions; compilers for GPUs do so by themselves
     Pass("interleave", _no_groups, _interleave),
-    Pass("shorten", _no_groups, _shorten),
 )
 
 
