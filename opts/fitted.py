@@ -61,6 +61,31 @@ def fitted(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, 
     return kept
 
 
+def fits(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> list[tuple[Opt, ...]]:
+    """What a schedule of other sizes may be on a kernel in normal form: as `fitted` has it, and with copies that share an axis evenly
+    (9 rows are 5 and 4 with copies for 8, and not 8 and 1), of the axes that an output's rows do not lie along, and of all."""
+    lanes, stored = target.lanes(kernel.outputs[0].dtype), {a.arg.family for s in kernel.stores for a in s.axes}
+    rows = {a.arg.family for s in kernel.stores for a in s.indices[-1:] if a.op == "axis"}
+    found = [fitted(kernel, opts, target)]
+    for across in (False, True):
+        even: dict[str, tuple[int, int]] = {}
+        for o in opts:
+            extent = _extent(kernel, str(o.on)) if o.op == "UPCAST" and o.on in stored else None
+            if extent is not None and (across or o.on not in rows):
+                step = lanes if o.on in rows and o.amount % lanes == 0 and extent >= lanes else 1
+                steps, passes = -(-extent // step), -(-extent // o.amount)
+                even[str(o.on)] = o.amount, step * -(-steps // passes)
+        made: list[Opt] = []
+        for o in opts:
+            was, now = even.get(str(o.on), (1, 1))
+            if was != now and o.op == "UPCAST":
+                made += [replace(o, arg=now)] if now > 1 else []
+            else:  # a block has as many groups of copies as before
+                made.append(replace(o, arg=o.amount // was * now) if was != now and OPTIONS[o.op].cuts and o.amount % was == 0 else o)
+        found.append(fitted(kernel, tuple(made), target))
+    return list(dict.fromkeys(found))
+
+
 def _legal(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> bool:
     try:
         apply(kernel, opts, target)

@@ -238,7 +238,7 @@ def _by_tree(start: _StartSchedule, cache: Cache) -> Plan | None:
     if found is None:
         return None
     tree, row, sizes = found
-    opts = schedule_for(start.kernel, tree, row, sizes, start.device.target)
+    opts = schedule_for(start.kernel, tree, row, sizes, start.device, start.key.threads)
     from ..heuristics import code_size
 
     try:

@@ -7,7 +7,7 @@ sizes have. Sizes of a kernel are told by the shapes of its arrays."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..cache.file_errors import CacheWarning
@@ -18,13 +18,14 @@ from ..ir.errors import CacheError, OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..ir.normal_form import Canonical, loose, normalise
-from ..opts.fitted import fitted
+from ..opts.fitted import fits
 from ..opts.opt import short
 from .identity import canonical_of, opts_of, opts_text
 
 if TYPE_CHECKING:
     from ..cache import Cache, Row
     from ..cache.keys import Key
+    from ..devices import Device
     from ..opts import Opt
     from ..targets import Target
 
@@ -106,13 +107,26 @@ def _sizes(kernel: Kernel, shapes: Any, fixed: Any) -> dict[str, int] | None:
     return found
 
 
-def schedule_for(kernel: Kernel, tree: SizeTree, row: Row, sizes: Mapping[str, int], target: Target) -> tuple[Opt, ...]:
+def as_here(kernel: Kernel, opts: tuple[Opt, ...], target: Target, estimate: Callable[[tuple[Opt, ...]], float]) -> tuple[Opt, ...]:
+    """A schedule of other sizes as a kernel of single sizes (in normal form) has it: of what it may be there (`opts.fitted.fits`), what the
+    model, `estimate`, expects to be fastest."""
+    found = fits(kernel, opts, target)
+    return found[0] if len(found) == 1 else min(found, key=estimate)
+
+
+def schedule_for(kernel: Kernel, tree: SizeTree, row: Row, sizes: Mapping[str, int], device: Device, threads: int) -> tuple[Opt, ...]:
     """The schedule that a tree has for a kernel of these sizes (in normal form), as far as it is legal there."""
+    from ..heuristics import estimate
+    from ..opts import apply_cached
+
+    def seconds(opts: tuple[Opt, ...]) -> float:
+        return estimate(apply_cached(kernel, opts, device.target), threads, device.limits())
+
     opts = tree.schedules[tree.at(sizes)]
-    return fitted(kernel, tuple(_renamed(opts, row, canonical_of(kernel))), target)
+    return as_here(kernel, tuple(_renamed(opts, row, canonical_of(kernel))), device.target, seconds)
 
 
-def explained(kernel: Kernel, key: Key, cache: Cache, target: Target) -> list[str]:
+def explained(kernel: Kernel, key: Key, cache: Cache, device: Device) -> list[str]:
     """What a tree of sizes has for a kernel that nothing was measured for, as lines; none where no tree is."""
     kernel = normalise(kernel)
     found = tree_of_sizes(kernel, key, cache)
@@ -122,7 +136,7 @@ def explained(kernel: Kernel, key: Key, cache: Cache, target: Target) -> list[st
     here = ", ".join(f"{n}={sizes[n]}" for n in tree.ranges)
     answer = f"a tree of sizes answers ({row.name or 'kernel'}, measured {row.when}): {here} has"
     return [
-        f"{answer} {short(schedule_for(kernel, tree, row, sizes, target))}",
+        f"{answer} {short(schedule_for(kernel, tree, row, sizes, device, key.threads))}",
         *(f"  {said}" for said in tree.outside(sizes)),
         *(f"  {line}" for line in tree.lines()),
     ]

@@ -82,7 +82,7 @@ def explain(store: Cache, args: Namespace) -> int:
     device = get(args.device)
     key = key_of(kernel, device, args.threads or device.threads)
     report = store.explain(key)
-    for line in (*report.lines(), *(() if report.hit else explained(kernel, key, store, device.target))):
+    for line in (*report.lines(), *(() if report.hit else explained(kernel, key, store, device))):
         print(line)
     return 0
 

@@ -25,7 +25,9 @@ HELD = 24
 """Shapes that are held against a tree, at most."""
 _INSIDE = 3
 """Shapes of a part at which schedules are timed with symbols."""
-_HELD, _SYMBOLS, _ONES = 0.75, 0.9, 0.95
+_LIKELY = 3
+"""Schedules of the tree that are timed with symbols in a part: its own, and those that the model ranks first."""
+_HELD, _SYMBOLS, _ONES = 0.78, 0.92, 0.96
 """Of the budget: when shapes are no longer held against the tree, when schedules for symbols are chosen and checked, and when the kernels
 whose size is 1 are."""
 
@@ -68,11 +70,10 @@ class Keeper:
         """Shapes that had no part in the choice, each with the tree's schedule timed beside the best that is expected or guessed there."""
         search, allowance = self.search, self.search.allowance
         self.tree, out = tree, self.held
-        least = {r.name: r.lo for r in varying}
         seen = {tuple(s.sizes.items()) for s in search.shapes}
         while len(out) < HELD and (allowance.fits(_HELD, "held") or (not out and allowance.fits(_HELD))):
-            shape = search.light(drawn(varying, 8, rng)[-1], least)
-            if tuple(shape.sizes.items()) in seen:
+            shape = search.shape(drawn(varying, 8, rng)[-1])
+            if tuple(shape.sizes.items()) in seen or not search.light(shape):
                 continue
             seen.add(tuple(shape.sizes.items()))
             every = list(search.pool)
@@ -133,8 +134,9 @@ class Keeper:
             search.show.phase("schedules for symbols")
             box = widened(tree.box(i), tree.ranges)
             legal = self.task(box, inside[0].sizes).space()
-            tried = dict.fromkeys([*tree.schedules, *legal.starts()[:3]])
-            candidates = [s for s in tried if legal.state(s) is not None]
+            known = {s: state.estimate for s in tree.schedules if (state := legal.state(s)) is not None}
+            ranked = sorted(known, key=lambda s: (s != tree.schedules[i], known[s]))
+            candidates = list(dict.fromkeys([*ranked[:_LIKELY], *legal.starts()[:1]]))
             built: dict[Schedule, Built | None] = {}
             logs: dict[Schedule, list[float]] = {s: [] for s in candidates}
             for n, shape in enumerate(inside):

@@ -1,7 +1,8 @@
 """Few schedules for many shapes of a kernel: which ones, and a tree of sizes that says where each is used.
 
-Shapes are drawn from the ranges, or listed. Their start schedules, and what short searches at a few of them find, are candidates. Each is
-timed on the shapes where something is expected of it, by what it was at near shapes; where it was not timed, that stands for it. `choice` picks the schedules and grows the tree. Shapes that had no part in this say what the tree costs."""
+Shapes are drawn from the ranges, or listed. Their start schedules, and what short searches at a few of them find, are candidates. The model
+estimates each at every shape. Those that it expects to be good are timed, shape by shape, and what they took corrects the model near there.
+`choice` picks the schedules and grows the tree. Shapes that had no part in this say what the tree costs."""
 
 from __future__ import annotations
 
@@ -9,12 +10,13 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from ...cache.size_tree import Ranges, SizeTree, tree_of
 from ...ir.errors import OutOfTimeError
-from ...opts.fitted import fitted
 from ...plan.resolve import MOST_INSTRUCTIONS
+from ...plan.size_trees import as_here
 from ..api import tune
 from ..budget import Budget
 from ..kernel_task import KernelTask
@@ -31,14 +33,25 @@ if TYPE_CHECKING:
 
 _LONGEST = 1 / 400
 """Of the budget: the longest call that is expected of a shape that is drawn."""
-SEARCHED, _FIRST, _CHOSEN = 0.25, 0.5, 0.62
-"""Of the budget: when searches end, when candidates are no longer tried, and when the chosen ones are no longer timed on all
-shapes."""
-_OWN, _TRIED = 2, 6
-"""Start schedules of its own, and other candidates, that are timed on a shape at first."""
-_UNKNOWN = 0.5
-"""The cost of a schedule that was timed nowhere."""
-_ANCHORS = 12
+_GATHERED, _ESTIMATED, SEARCHED, _TIMED = 0.12, 0.3, 0.1, 0.72
+"""Of the budget: when start schedules are no longer asked for and when the model no longer is, what searches at single shapes have, and when
+candidates are no longer timed."""
+SEARCHES_END = _ESTIMATED + SEARCHED + 0.03
+_OWN = 2
+"""Start schedules of each shape that are candidates."""
+_POOL = 3
+"""Candidates for each schedule that is wanted that are estimated at all shapes."""
+_FEW = 24
+"""Shapes at which all candidates are estimated, to choose those."""
+_BEST, _CHOSEN = 2, 2
+"""Candidates that are timed at a shape in one go: those that are expected to be best, and of the ones that are chosen so far."""
+_AGAIN = 8
+"""Shapes after which the schedules are chosen anew."""
+_DOUBT = 1.0
+"""How much the model counts beside what was timed (a shape of the very sizes would count 5)."""
+_HARD = 2.0
+"""Where sizes are ranges, this times a cost's square is added to it, so that no shape pays for all others."""
+_ANCHORS = 8
 """Shapes that are searched at, at most."""
 
 
@@ -50,6 +63,10 @@ class Shape:
         self.space: Space = task.space()
         self.times: dict[Schedule, float] = {}
         """Median seconds, by the schedule as it is here; infinite for what does not work."""
+        self.usual = 0.0
+        """The logarithm of what schedules take here over what the model has: the median."""
+        self.wrong: dict[Schedule, float] = {}
+        """The same of each candidate that was timed, less `usual`."""
         self._here: dict[Schedule, Schedule] = {}
 
     @property
@@ -64,12 +81,27 @@ class Shape:
         """A schedule as this shape has it."""
         found = self._here.get(opts)
         if found is None:
-            found = self._here[opts] = fitted(self.task.kernel, opts, self.task.device.target)
+            found = self._here[opts] = as_here(self.task.kernel, opts, self.task.device.target, self._modelled)
         return found
+
+    def estimate(self, opts: Schedule) -> float:
+        """The model's time of a schedule; infinite where it is not legal, or too much code."""
+        return self._modelled(self.here(opts))
+
+    def _modelled(self, here: Schedule) -> float:
+        state = self.space.state(here)
+        return math.inf if state is None or self.space.code_size(here) > MOST_INSTRUCTIONS else state.estimate
 
     def time(self, opts: Schedule) -> float | None:
         """The time of a schedule; None where it was not timed."""
         return self.times.get(self.here(opts))
+
+    def learn(self, schedules: Iterable[Schedule]) -> None:
+        """Compare the times with the model's."""
+        pairs = [(s, t, self.estimate(s)) for s in schedules if (t := self.time(s)) is not None]
+        logs = {s: math.log(t / e) for s, t, e in pairs if max(t, e) < math.inf}
+        self.usual = median(logs.values()) if logs else self.usual
+        self.wrong = {s: x - self.usual for s, x in logs.items()}
 
     @property
     def best(self) -> float:
@@ -90,11 +122,14 @@ class SizeSearch:
         random_seed: int,
         allow: Iterable[str],
         how: str,
+        hard: bool,
         show: Progress,
         allowance: Allowance,
     ) -> None:
         self.kernel, self.fixed, self.dtype, self.device, self.threads = kernel, dict(fixed), dtype, device, threads
         self.allow, self.how, self.random_seed, self.show, self.allowance = tuple(allow), how, random_seed, show, allowance
+        self.hard = hard
+        """Whether large costs count more than they are."""
         self.shapes: list[Shape] = []
         self.counts: Counter[str] = Counter()
         self.pool: dict[Schedule, None] = {}
@@ -104,29 +139,21 @@ class SizeSearch:
         task = KernelTask(self.kernel, {**self.fixed, **sizes}, self.dtype, self.device, self.threads, None, self.allow)
         return Shape(task, sizes, weight)
 
-    def light(self, sizes: Mapping[str, int], least: Mapping[str, int]) -> Shape:
-        """A shape that is not heavier than the budget allows: the largest of its sizes are halved until it is so."""
-        at, longest = dict(sizes), _LONGEST * self.allowance.seconds
-        while True:
-            shape = self.shape(at)
-            roof = shape.task.roofline()
-            large = [n for n in at if at[n] // 2 >= least[n]]
-            if max(shape.work / 2e10, roof.seconds if roof else 0.0) <= longest or not large:
-                return shape
-            at[max(large, key=at.__getitem__)] //= 2
+    def light(self, shape: Shape) -> bool:
+        """Whether calls of a shape are short enough for this budget to be timed."""
+        roof = shape.task.roofline()
+        return max(shape.work / 2e10, roof.seconds if roof else 0.0) <= _LONGEST * self.allowance.seconds
 
     def timed(self, shape: Shape, schedules: Iterable[Schedule]) -> None:
         """Time those of some schedules that were not timed at a shape."""
         wanted = [s for s in dict.fromkeys(map(shape.here, schedules)) if s not in shape.times]
-        long = [s for s in wanted if shape.space.state(s) is None or shape.space.code_size(s) > MOST_INSTRUCTIONS]
-        shape.times.update(dict.fromkeys(long, math.inf))
-        wanted = [s for s in wanted if s not in long]
         if not wanted:
             return
         self.show.phase(f"comparing at {shape}")
         taken, measured = times_of(shape.task, wanted, self.random_seed, self.show)
         self.counts.update(m.outcome.value for m in measured)
         shape.times.update({s: taken.get(s, math.inf) for s in wanted})
+        shape.learn(self.pool)
 
     def searched(self, shape: Shape, seconds: float, cache: Cache) -> None:
         """The best schedules of a search at one shape, as candidates."""
@@ -149,17 +176,59 @@ class SizeSearch:
         light = len(ranked) // 4
         return [ranked[light + (len(ranked) - 1 - light) * (i + 1) // count] for i in range(count)]
 
-    def first(self) -> None:
-        """On each shape, as long as there is time: its start schedules, and the candidates that are expected to be good there, timed."""
-        for n, shape in enumerate(self._spread()):
-            if n >= 3 and not self.allowance.fits(_FIRST, "first"):
+    def gathered(self, most: int) -> None:
+        """The candidates: start schedules of the shapes, and of them as many as are worth estimating everywhere."""
+        self.show.phase("asking for start schedules")
+        shapes = self._spread()
+        for n, shape in enumerate(shapes):
+            if n >= 3 and not self.allowance.fits(_GATHERED, "starts"):
+                break
+            with self.allowance.step("starts"):
+                self.pool |= dict.fromkeys(shape.space.starts()[:_OWN])
+        self.show.phase("estimating")
+        every, known = list(self.pool), []
+        for n, shape in enumerate(shapes[:_FEW]):
+            if n >= 3 and not self.allowance.fits(0.5 * (_GATHERED + _ESTIMATED), "row"):
+                break
+            with self.allowance.step("row"):
+                known.append([shape.estimate(s) for s in every])
+        costs = [[_cost(t, min(row)) for t in row] for row in known]
+        best = chosen(costs, [s.weight for s in shapes[: len(known)]], _POOL * most, False, 0.0)
+        self.pool = {every[i]: None for i in best}
+        for n, shape in enumerate(shapes):
+            if n >= 3 and not self.allowance.fits(_ESTIMATED, "estimates"):
+                self.shapes = shapes[:n]
                 return
-            own = shape.space.starts()[:_OWN]
-            every = list(self.pool)
-            ranked = [s for _, s in sorted(zip(self.expected(shape, every), every, strict=True), key=lambda x: x[0])]
-            self.pool |= dict.fromkeys(own)
-            with self.allowance.step("first"):
-                self.timed(shape, [*own, *ranked[:_TRIED]])
+            with self.allowance.step("estimates"):
+                for s in self.pool:
+                    shape.estimate(s)
+
+    def compared(self, most: int) -> None:
+        """On one shape after the other, as long as there is time and something to learn: the candidates that are expected to be the best
+        there, its first start schedule, and the best of those that are chosen so far, timed."""
+        pool = list(self.pool)
+        light = [s for s in self._spread() if self.light(s)] or sorted(self.shapes, key=lambda s: s.work)[:3]
+        few: list[int] = []
+        before = -1
+        while before != (before := sum(len(s.times) for s in light)):
+            for n, shape in enumerate(light):
+                if not few or n % _AGAIN == 0:
+                    few = self._chosen(pool, most)
+                expected = self.expected(shape, pool)
+                best = sorted(range(len(pool)), key=expected.__getitem__)[:_BEST]
+                best += sorted(few, key=expected.__getitem__)[:_CHOSEN]
+                if any(s.times for s in light[3:]) and not self.allowance.fits(_TIMED, "timed"):
+                    return
+                with self.allowance.step("timed"):
+                    self.timed(shape, [*(pool[i] for i in best), *([] if shape.times else shape.space.starts()[:1])])
+
+    def _chosen(self, pool: Sequence[Schedule], most: int) -> list[int]:
+        return chosen(self._costs(pool), [s.weight for s in self.shapes], most, self.how == "worst")
+
+    def _costs(self, schedules: Sequence[Schedule]) -> list[list[float]]:
+        """What `choice` wants: for each shape, the cost of each schedule."""
+        costs = [self.expected(s, schedules) for s in self.shapes]
+        return costs if self.how == "worst" or not self.hard else [[c + _HARD * c * c for c in row] for row in costs]
 
     def _spread(self) -> list[Shape]:
         """The shapes in an order in which the first ones are spread."""
@@ -168,54 +237,31 @@ class SizeSearch:
         return sorted(out, key=lambda s: not s.times)
 
     def expected(self, shape: Shape, schedules: Sequence[Schedule]) -> list[float]:
-        """The cost of each schedule at a shape, as `choice` has costs: as it was timed there, else the mean of what it was at others, the
-        near ones counting most (on logarithmic scales), and more where it was timed far away only."""
-        logs = {n: math.log(x) for n, x in shape.sizes.items()}
-        near: list[tuple[float, Shape]] = []
+        """The cost of each schedule at a shape, as `choice` has costs: as it was timed there, else as the model has it, corrected by how wrong
+        that was of the schedule at near shapes (on logarithmic scales; kernel regression: Nadaraya, 1964)."""
+        logs = [math.log(x) for x in shape.sizes.values()]
+        near = []
         for other in self.shapes:
-            if other.times and other is not shape:
-                near.append((sum((logs[n] - math.log(x)) ** 2 for n, x in other.sizes.items()), other))
-        near.sort(key=lambda x: x[0])
+            if other.wrong and other is not shape:
+                away = sum((a - math.log(b)) ** 2 for a, b in zip(logs, other.sizes.values(), strict=True))
+                near.append((1 / (0.2 + away), other.wrong))
         out = []
         for s in schedules:
-            known = shape.time(s) if shape.times else None
-            if known is not None:
-                out.append(_cost(known, shape.best))
-                continue
-            seen = [(d, _cost(t, o.best)) for d, o in near if (t := o.time(s)) is not None][:4]
-            weights = [1 / (0.2 + d) for d, _ in seen]
-            mean = sum(w * min(c, 3.0) for w, (_, c) in zip(weights, seen, strict=True)) / sum(weights) if seen else _UNKNOWN
-            out.append(mean + 0.02 + 0.05 * math.sqrt(seen[0][0]) if seen else mean)
-        return out
-
-    def costs(self, shapes: Sequence[Shape], schedules: Sequence[Schedule]) -> list[list[float]]:
-        """What `choice` wants: for each shape, the cost of each schedule."""
-        return [self.expected(s, schedules) for s in shapes]
-
-    def choose(self, most: int) -> list[Schedule]:
-        """At most so many schedules for all shapes: chosen, timed on all of them, and chosen again while that changes the choice."""
-        every = list(self.pool)
-        shapes = [s for s in self.shapes if s.times]
-        found: list[int] = []
-        for _ in range(4):
-            now = sorted(chosen(self.costs(shapes, every), [s.weight for s in shapes], most, self.how == "worst"))
-            if now == found:
-                break
-            found = now
-            for shape in self._spread():
-                if not self.allowance.fits(_CHOSEN, "chosen"):
-                    return [every[i] for i in found]
-                if shape.times:
-                    with self.allowance.step("chosen"):
-                        self.timed(shape, [every[i] for i in found])
-        return [every[i] for i in found]
+            known = shape.time(s)
+            if known is None:
+                seen = [(w, wrong[s]) for w, wrong in near if s in wrong]
+                off = sum(w * x for w, x in seen) / (_DOUBT + sum(w for w, _ in seen))
+                known = shape.estimate(s) * math.exp(shape.usual + off)
+            out.append(known)
+        best = min([shape.best, *out])
+        return [_cost(t, best) for t in out]
 
     def tree(self, most: int, ranges: Ranges) -> SizeTree:
         """The tree of at most so many schedules."""
-        few = self.choose(most)
-        shapes = [s for s in self.shapes if s.times]
-        costs, weights = self.costs(shapes, few), [s.weight for s in shapes]
-        return tree_of(ranges, grown([s.sizes for s in shapes], costs, weights, self.how == "worst"), few)
+        pool = list(self.pool)
+        few = [pool[i] for i in self._chosen(pool, most)]
+        weights = [s.weight for s in self.shapes]
+        return tree_of(ranges, grown([s.sizes for s in self.shapes], self._costs(few), weights, self.how == "worst"), few)
 
 
 def _cost(time: float, best: float) -> float:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ...measure import Measurement
+from ...ir.errors import BuildError, OptError
+from ...measure import Measurement, Outcome
+from ...plan.compile import compile
 from ..budget import Budget, Meter
 from ..run_state import Start
 from ..task import TuneRequest
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
     from ..space import Schedule
 
 
-FEW = 1
-"""Builders that are started for two schedules or fewer."""
-
-
 def times_of(
     task: KernelTask, schedules: Sequence[Schedule], seed: int, show: Progress, built: dict[Schedule, Built | None] | None = None
 ) -> tuple[dict[Schedule, float], list[Measurement]]:
@@ -40,16 +38,16 @@ def times_of(
     taken: dict[Schedule, float] = {}
     measured: list[Measurement] = []
     wanted = list(dict.fromkeys(schedules))
-    fresh = [s for s in wanted if s not in known]
-    if not wanted or (not fresh and all(known[s] is None for s in wanted)):
+    for s in wanted:
+        if s not in known:  # in this process, as `best()` builds: builders that are started for a few schedules take longer
+            try:
+                known[s] = compile(task.kernel, s, task.device)
+            except (OptError, BuildError) as e:
+                known[s] = None
+                measured.append(Measurement(s, Outcome.illegal if isinstance(e, OptError) else Outcome.build, detail=str(e)))
+    if all(known[s] is None for s in wanted):
         return taken, measured
-    with task.measurer(TuneRequest(Budget(None), random_seed=seed), builders=FEW if len(fresh) <= 2 * FEW else None) as measurer:
-        known |= dict.fromkeys(fresh)
-        for _, got in measurer.build(fresh) if fresh else ():
-            if isinstance(got, Measurement):
-                measured.append(got)
-            else:
-                known[tuple(got.opts)] = got
+    with task.measurer(TuneRequest(Budget(None), random_seed=seed), builders=1) as measurer:
         measured += measurer.measure([b for s in wanted if (b := known[s]) is not None])
     for result in measured:
         show.candidate(result)

@@ -17,7 +17,7 @@ from ..interrupts import Deadline, OutOfTime
 from ..progress import Silent
 from .kept import Keeper
 from .ranges import HOW, How, ShapesResult, SizeRange, WeightedShape, drawn
-from .sized import SEARCHED, SizeSearch
+from .sized import SEARCHED, SEARCHES_END, SizeSearch
 from .timed import Allowance
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 DEFAULT_S = 60.0
 SCHEDULES = 6
 """Schedules at most for ranges, unless the caller says otherwise; for a list of shapes it is one."""
-_SHAPES = (6, 96)
+_SHAPES = (24, 256)
 """Shapes that are drawn, at least and at most."""
-_SHAPE_S = 2.5
-"""About how long a shape takes: its start schedules, and a few that are timed."""
+_SHAPE_S = 0.25
+"""About how long the model takes for a shape."""
 _SEARCH_S = 5.0
 """Seconds that a search at one shape is worth."""
 
@@ -73,7 +73,7 @@ def tune_sizes(
     started = time.monotonic()
     show = progress if progress is not None else Silent()
     seconds = parse_seconds(budget) if budget is not None else DEFAULT_S
-    search = SizeSearch(kernel, fixed, dtype, device, threads, random_seed, allow, how, show, Allowance(seconds, started))
+    search = SizeSearch(kernel, fixed, dtype, device, threads, random_seed, allow, how, bool(varying), show, Allowance(seconds, started))
     ranges = {r.name: (r.lo, r.hi) for r in varying} or spans([s.shape for s in listed])
     with contextlib.ExitStack() as stack:
         stack.enter_context(Deadline(seconds, started))
@@ -87,17 +87,18 @@ def tune_sizes(
             require_operands(search.shape({**{o.name: o.lo for o in varying}, r.name: r.hi}).task.kernel, {})
         try:
             if varying:
-                count = max(_SHAPES[0], min(_SHAPES[1], int(0.6 * seconds / _SHAPE_S)))
-                search.shapes = [search.light(s, {r.name: r.lo for r in varying}) for s in drawn(varying, count, rng)]
+                count = max(_SHAPES[0], min(_SHAPES[1], int(0.3 * seconds / _SHAPE_S)))
+                search.shapes = [search.shape(s) for s in drawn(varying, count, rng)]
             else:
                 search.shapes = [search.shape(s.shape, s.weight) for s in listed]
             for shape in search.shapes:
                 require_operands(shape.task.kernel, {})
+            search.gathered(most)
             for shape in (anchors := search.anchors(int(SEARCHED * seconds / _SEARCH_S))):
-                share = search.allowance.slice(SEARCHED, SEARCHED + 0.05, len(anchors))
+                share = search.allowance.slice(SEARCHED, SEARCHES_END, len(anchors))
                 if share is not None:
                     search.searched(shape, share, store)
-            search.first()
+            search.compared(most)
             tree = search.tree(most, ranges)
             held = kept.held_out(tree, varying, random.Random(random_seed + 1)) if varying else search.shapes
             return kept.recorded(tree, held, started, "")

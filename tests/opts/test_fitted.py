@@ -2,7 +2,7 @@
 
 from tilewright import named_kernels, targets, tile
 from tilewright.ir import Kernel
-from tilewright.opts.fitted import fitted
+from tilewright.opts.fitted import fits, fitted
 from tilewright.opts.opt import Opt, opt
 
 AVX2 = targets.named("avx2")
@@ -37,3 +37,16 @@ def test_what_no_size_can_have_is_dropped_and_the_rest_stays() -> None:
 def test_blocks_that_are_legal_together_only_survive() -> None:
     opts = said(("TILE", "m", 8), ("TILE", "n", 32), ("UPCAST", "z", 4), ("UPCAST", "n", 8))
     assert fitted(blocked(m=40, n=64), opts, AVX2) == said(("TILE", "m", 8), ("TILE", "n", 32), ("UPCAST", "n", 8))
+
+
+def test_copies_share_an_axis_evenly() -> None:
+    opts = said(("UPCAST", "m", 8), ("UPCAST", "n", 32), ("TILE", "n", 64), ("UNROLL", "k", 4))
+    found = fits(product(9, 40), opts, AVX2)
+    assert found == [
+        said(("UNROLL", "k", 4)),  # 8 of 9 rows, and 32 of 40 columns, would be too much work for nothing
+        said(("UPCAST", "m", 5), ("UNROLL", "k", 4)),
+        said(("UPCAST", "m", 5), ("UPCAST", "n", 24), ("UNROLL", "k", 4)),
+    ]
+    assert fits(product(16, 64), opts, AVX2) == [fitted(product(16, 64), opts, AVX2)], "nothing is uneven"
+    sums = said(("UPCAST", "k", 24))
+    assert fits(product(16, 64), sums, AVX2) == [sums], "which numbers are added first is the schedule's own"
