@@ -5,6 +5,7 @@
 # make lint        ruff and mypy
 # make bench       measure again what README and docs quote, into results/ (hours; on a quiet machine)
 # make bench-check say which of these figures the code has changed since, and where they were measured
+# make ship        tune the schedules that come with the package for this machine's kind of processor, into schedules/ (half an hour; on a quiet machine)
 # make man         write docs/tune.1, the manual page, from the grammar
 # make docs        build the documentation into build/site; warnings are errors
 #
@@ -21,7 +22,7 @@ BIN := .venv/bin
 # Containers often forbid Python to keep what it compiled: then every process, of which the tests start hundreds, compiles Tilewright and its tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-quick test-thorough lint docs man bench bench-check clean help
+.PHONY: run test test-quick test-thorough lint docs man bench bench-check ship clean help
 .DEFAULT_GOAL := help
 
 help:
@@ -62,6 +63,9 @@ docs: .venv/.installed-docs
 	@mkdir -p build/api  # mkdocstrings looks only into folders that are there when it begins
 	$(BIN)/mkdocs build --quiet --strict
 	@echo "== build/site/index.html"
+
+ship: .venv/.installed
+	$(BIN)/python scripts/ship.py
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

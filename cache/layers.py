@@ -13,6 +13,7 @@ from ..ir.errors import CacheError, UsageError
 from . import project_consent
 from .server import team_setting
 from .server.address import EXAMPLE, Address
+from .shipped import Shipped, layer
 
 ENV = "TILEWRIGHT_CACHE"
 PROJECT = Path(".tilewright") / "cache.db"
@@ -20,11 +21,11 @@ PROJECT = Path(".tilewright") / "cache.db"
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """`top` is written and read: a path or a database URL. `below` are files that are only read, nearest first; a server
-    stands for its mirror."""
+    """`top` is written and read: a path or a database URL. `below` are only read, nearest first: files, servers (which stand for
+    their mirrors), and what the package ships."""
 
     top: str
-    below: tuple[Path | Address, ...]
+    below: tuple[Path | Address | Shipped, ...]
     named: bool = True
     """Whether somebody named the top; else it is the user's default one, which is read as empty where it cannot be read."""
 
@@ -41,7 +42,7 @@ def find(location: str | os.PathLike[str] | None = None) -> Layers:
     project = project_path()
     if project is not None and not project_consent.may_answer(project):
         project = None
-    return Layers(str(user_path()), tuple(p for p in (project, team_setting.team(), shipped_path()) if p is not None), named=False)
+    return Layers(str(user_path()), tuple(p for p in (project, team_setting.team(), layer()) if p is not None), named=False)
 
 
 def user_path() -> Path:
@@ -63,12 +64,6 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False  # a folder that may not be looked into
-
-
-def shipped_path() -> Path | None:
-    """Rows that come with the package, where a distribution has them."""
-    path = Path(__file__).resolve().parent / "shipped.db"
-    return path if path.is_file() else None
 
 
 _MISSPELT = re.compile(r"postgres\w*(\+\w*)?(:|//)|[a-zA-Z+]{2,}(:/{0,2}|//)[^/\s]*@")

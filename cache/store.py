@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import shlex
 import tempfile
@@ -27,6 +28,7 @@ from .server.address import Address
 from .server.server_errors import Unreachable
 from .server.server_writer import ServerWriter
 from .server.team_cache import Team
+from .shipped import Shipped
 from .writer import BUSY_S, Writer
 
 # spill ------------------------------------------------------------------------------------------------------
@@ -148,7 +150,10 @@ class Cache:
         """What earlier runs could not write."""
         self._teams = [Team(p, elsewhere=True) for p in where.below if isinstance(p, Address)]
         mirrors = iter(self._teams)
-        self._below = [next(mirrors).mirror.reader if isinstance(p, Address) else Reader(p, elsewhere=True) for p in where.below]
+        self._below = [
+            next(mirrors).mirror.reader if isinstance(p, Address) else Reader(p, elsewhere=True) if isinstance(p, Path) else p
+            for p in where.below
+        ]
 
     @classmethod
     def open(cls, location: str | os.PathLike[str] | None = None) -> Cache:
@@ -175,9 +180,9 @@ class Cache:
 
     # reading --------------------------------------------------------------------------------------------------------
     def is_empty(self) -> bool:
-        """Whether no layer has a measurement: then nothing needs to be computed in order to ask."""
+        """Whether no layer but the shipped one has a measurement: then nothing needs to be computed in order to ask for neighbours."""
         query = "SELECT 1 AS one FROM measurement LIMIT 1"
-        below = (self._read_below(r, lambda s: s.table(query)) for r in self.below)
+        below = (self._read_below(r, lambda s: s.table(query)) for r in self.below if not isinstance(r, Shipped))
         return not (self._read(lambda s: s.table(query)) or any(below))
 
     def best(self, key: Key) -> Row | None:
@@ -234,6 +239,22 @@ class Cache:
             for r in sorted(found, key=lambda r: (distance(r, key, shape, flops), r.digest)):
                 out.setdefault(r.digest, r)
         return list(out.values())[:limit]
+
+    def siblings(self, key: Key) -> list[Row]:
+        """Shipped rows of this very kernel and policy for other processors of the device's kind, threads or compilers, one for each: the
+        same processor first, then the nearest number of threads."""
+        kind, _, cpu = key.target.rpartition(":")[0].rpartition(":")
+        found: dict[Key, Row] = {}
+        for shipped in [r for r in self._below if isinstance(r, Shipped)]:
+            rows = self._read_below(shipped, lambda _, s=shipped: s.of_kernel(key.kernel))  # type: ignore[misc]
+            for row in rows or ():
+                if row.usable and row.policy == key.policy and row.objective == key.objective and row.target.startswith(f"{kind}:"):
+                    found.setdefault(row.key, row)
+
+        def order(row: Row) -> tuple[bool, bool, float, str]:
+            return f":{cpu}:" not in row.target, row.target != key.target, abs(math.log(row.threads / key.threads)), row.digest
+
+        return sorted(found.values(), key=order)
 
     def with_trees(self, key: Key, loose_extents: str) -> list[Row]:
         """Rows of kernels that are equal but for extents, of the same target, threads, compiler and policy, which hold a tree of sizes

@@ -77,6 +77,9 @@ MOST_INSTRUCTIONS = 8000
 measured may have more."""
 NEIGHBOURS = 8
 """Cached neighbours that are tried."""
+WORTH = 0.9
+"""The share of a start schedule's speed at least that the model gives what was tuned on another processor, to be taken: where models and
+measurements differ a little, measurements of others are right more often (`benchmarks/sibling_schedules.py`)."""
 OWN = 8
 """Schedules measured for this very key that are tried."""
 
@@ -130,7 +133,7 @@ def resolve(
         )
     if found is None:
         start_of = replace(start_of, excluded=[*excluded, *_wrong(start_of, cache)])
-        found = None if own_only else _by_tree(start_of, cache) or _nearest(start_of, cache, shape)
+        found = None if own_only else _by_tree(start_of, cache) or _nearest(start_of, cache, shape) or _sibling(start_of, cache)
     found = found or start_of.plan()
     if found.origin != "exact" and log.listens():  # what the cache answers is the hot path
         from ..opts.opt import short
@@ -277,6 +280,20 @@ def _nearest(start: _StartSchedule, cache: Cache, shape: Mapping[str, int] | Non
         if seconds <= bound:
             return Plan(opts, "nearest", row, key)
         log.debug("the neighbour %s %s: %.3g us estimated, the start schedule %.3g us", row.name, row.shape, 1e6 * seconds, 1e6 * bound)
+    return None
+
+
+def _sibling(start: _StartSchedule, cache: Cache) -> Plan | None:
+    """What ships for this very kernel on another processor, where the model does not think it clearly slower than the start schedule here."""
+    rows = cache.siblings(start.key)
+    bound = _estimate(start.kernel, start.plan().opts, start.device, start.key) / WORTH if rows else 0.0
+    for row in rows[:NEIGHBOURS]:
+        try:
+            opts = opts_of(row, canonical_of(start.kernel))
+            if opts not in start.excluded and _estimate(start.kernel, opts, start.device, start.key) <= bound:
+                return Plan(opts, "nearest", row, start.key)
+        except OptError as e:
+            log.debug("the schedule that ships for %s does not apply here: %s", row.target, e)
     return None
 
 

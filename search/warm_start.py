@@ -102,9 +102,9 @@ def stored(cache: Cache, key: Key, canonical: Canonical, space: Space, top: int 
 
 
 def related(cache: Cache, key: Key, canonical: Canonical, space: Space, loose: Mapping[str, str], job: Job, top: int = 2) -> list[Schedule]:
-    """Winners of the nearest other shapes and epilogues."""
+    """Winners of the nearest other shapes and epilogues, then what ships for other processors."""
     rows = cache.nearest(key, loose.get("extents", ""), loose.get("epilogue", ""), shape=job.shape, flops=job.flops or None)
-    return _legal(rows, canonical, space, top)
+    return _legal([*rows, *cache.siblings(key)], canonical, space, top)
 
 
 def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) -> list[Schedule]:

@@ -6,6 +6,7 @@ from argparse import Namespace
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ...cache.shipped import RUN
 from ...ir.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,14 @@ def chosen(text: str, kernel: Kernel, place: ForTarget, args: Namespace) -> Chos
     if word == "best":
         found = cached(kernel, place, args)
         said = ORIGINS.get(found.origin, found.origin)
-        return Chosen(found.opts, "pinned by hand" if found.row is not None and found.row.pinned else said)
+        if found.row is not None and found.row.pinned:
+            said = "pinned by hand"
+        elif found.row is not None and found.row.run_id == RUN:
+            kind = found.row.target.split(":")[2]
+            said = f"ships with Tilewright, tuned on {kind} on {found.row.when[:10]}" + ", another processor" * (
+                found.row.target != place.target.key
+            )
+        return Chosen(found.opts, said)
     return Chosen(parse(text), "options as given")
 
 

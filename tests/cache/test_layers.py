@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import CacheWarning, Key, layers, project_consent
+from tilewright.cache import CacheWarning, Key, bundles, layers, project_consent
+from tilewright.cache.shipped import Shipped
 from tilewright.ir.errors import UsageError
 
 
@@ -50,12 +51,13 @@ def test_the_environment_variable_and_a_given_path_stand_alone(home: Path, make_
 
 
 def test_the_users_rows_win_over_the_projects_over_the_shipped(home: Path, make_row, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
-    shipped, project = home / "shipped.db", home / "project" / ".tilewright" / "cache.db"
-    monkeypatch.setattr(layers, "shipped_path", lambda: shipped)
-    put(shipped, make_row(name="shipped", t_med=1e-6))
+    folder, project = home / "schedules", home / "project" / ".tilewright" / "cache.db"
+    folder.mkdir()
+    monkeypatch.setattr(layers, "layer", lambda: Shipped(folder))
+    bundles.write([make_row(name="shipped", t_med=1e-6)], shipped := folder / "kind.jsonl")
     with cache.open() as c:
         assert c.best(key).name == "shipped"
-        assert str(shipped) in c.explain(key).lines()[0]
+        assert str(shipped.parent) in c.explain(key).lines()[0]
     put(project, make_row(name="project", t_med=1e-5))
     with cache.open() as c:
         assert c.best(key).name == "project"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tilewright import named_kernels
-from tilewright.cache import Cache, CacheWarning
+from tilewright.cache import Cache, CacheWarning, bundles
+from tilewright.cache.layers import Layers
+from tilewright.cache.shipped import Shipped
 from tilewright.devices import Device
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir.errors import CacheMiss
@@ -211,3 +215,19 @@ def test_the_store_keeps_quick_starts_apart_and_prefers_ranked_ones(
     ranked = resolve(matmul, cpu, 1, rows, store=store).opts
     assert ranked == starts(matmul, cpu.target, 1)[0] != QUICK
     assert resolve(matmul, cpu, 1, rows, store=store, start="quick").opts == ranked
+
+
+def test_what_ships_for_another_processor_where_the_model_agrees(
+    matmul: Kernel, cpu: Device, tmp_path: Path, measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = cpu.target.key.replace(cpu.target.key.split(":")[2], "znver1")
+    bundles.write([replace(measured(matmul, TUNED), target=other)], tmp_path / "znver1.jsonl")
+    start = dumps(starts(matmul, cpu.target, 1)[0])
+    with Cache(Layers(str(tmp_path / "cache.db"), (Shipped(tmp_path),))) as c:
+        rank(monkeypatch, TUNED, start)
+        plan = resolve(matmul, cpu, 1, c)
+        assert (plan.origin, dumps(plan.opts), plan.row.target) == ("nearest", TUNED, other)
+        monkeypatch.setattr(MODULE, "_estimate", lambda k, opts, d, key: 1.0 if dumps(opts) == start else 1.05)
+        assert resolve(matmul, cpu, 1, c).origin == "nearest", "measurements count for more than a small difference of estimates"
+        rank(monkeypatch, start, TUNED)
+        assert resolve(matmul, cpu, 1, c).origin == "start"

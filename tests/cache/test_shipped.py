@@ -1,0 +1,65 @@
+"""Bundles that come with the package: what answers, what is only near, and what a broken one does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tilewright.cache import Cache, CacheWarning, Key, bundles
+from tilewright.cache.layers import Layers
+from tilewright.cache.shipped import Shipped
+
+ZEN4 = "llvm:x86_64:znver4:avx2"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "schedules").mkdir()
+    return tmp_path / "schedules"
+
+
+def opened(folder: Path) -> Cache:
+    return Cache(Layers(str(folder.parent / "cache.db"), (Shipped(folder),), named=False))
+
+
+def test_rows_of_every_kind_answer_their_own_keys(folder: Path, make_row, key: Key) -> None:
+    bundles.write([make_row(), make_row(kernel="other")], folder / "znver5.jsonl")
+    bundles.write([make_row(target=ZEN4, t_med=5e-5)], folder / "znver4.jsonl")
+    with opened(folder) as c:
+        assert [c.best(k).t_med for k in (key, replace(key, target=ZEN4), replace(key, kernel="other"))] == [1e-4, 5e-5, 1e-4]
+        assert c.best(replace(key, kernel="none")) is None and c.best(replace(key, threads=3)) is None
+        assert c.standing(c.best(key)) == "unverified", "nobody timed it here"
+        assert len(c.rows()) == 3 and len(c.rows(target=ZEN4)) == 1
+        assert c.is_empty(), "no neighbours are looked for"
+        assert not (folder.parent / "cache.db").exists()
+
+
+def test_siblings_are_other_processors_threads_and_compilers_the_nearest_first(folder: Path, make_row, key: Key) -> None:
+    others = {
+        "compiler": make_row(compiler="llvmlite-0.51"),
+        "features": make_row(target=f"{key.target}+fma"),
+        "zen4": make_row(target=ZEN4),
+        "threads": make_row(target=ZEN4, threads=16),
+        "arm": make_row(target="llvm:aarch64:apple:neon"),
+        "policy": make_row(policy="FIXED"),
+        "failed": make_row(target="llvm:x86_64:znver3:avx2", verified=False),
+    }
+    bundles.write(others.values(), folder / "kinds.jsonl")
+    with opened(folder) as c:
+        assert [next(n for n, o in others.items() if o.key == r.key) for r in c.siblings(key)] == [
+            "compiler",
+            "features",
+            "zen4",
+            "threads",
+        ]
+        c.record(make_row(target="llvm:x86_64:znver2:avx2"))
+        assert len(c.siblings(key)) == 4, "of what is shipped only"
+
+
+@pytest.mark.parametrize("text", ["{}\n", '{"schema":1,"tilewright":"bundle"}\n{"kernel":"' + "k" * 8 + '"}\n', "garbage\n"])
+def test_a_file_that_is_no_bundle_is_ignored_with_a_warning(folder: Path, make_row, key: Key, text: str) -> None:
+    (folder / "kind.jsonl").write_text(text)
+    with opened(folder) as c, pytest.warns(CacheWarning, match=r"ignoring the cache .*schedules.*kind\.jsonl"):
+        assert c.best(key) is None
+        assert c.siblings(key) == []
