@@ -77,9 +77,6 @@ MOST_INSTRUCTIONS = 8000
 measured may have more."""
 NEIGHBOURS = 8
 """Cached neighbours that are tried."""
-WORTH = 0.9
-"""The share of a start schedule's speed at least that the model gives what was tuned on another processor, to be taken: where models and
-measurements differ a little, measurements of others are right more often (`benchmarks/sibling_schedules.py`)."""
 OWN = 8
 """Schedules measured for this very key that are tried."""
 
@@ -284,9 +281,9 @@ def _nearest(start: _StartSchedule, cache: Cache, shape: Mapping[str, int] | Non
 
 
 def _sibling(start: _StartSchedule, cache: Cache) -> Plan | None:
-    """What ships for this very kernel on another processor, where the model does not think it clearly slower than the start schedule here."""
+    """What ships for this very kernel on another processor, where the model ranks it at or above the start schedule here."""
     rows = cache.siblings(start.key)
-    bound = _estimate(start.kernel, start.plan().opts, start.device, start.key) / WORTH if rows else 0.0
+    bound = _estimate(start.kernel, start.plan().opts, start.device, start.key) if rows else 0.0
     for row in rows[:NEIGHBOURS]:
         try:
             opts = opts_of(row, canonical_of(start.kernel))

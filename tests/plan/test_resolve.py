@@ -227,7 +227,5 @@ def test_what_ships_for_another_processor_where_the_model_agrees(
         rank(monkeypatch, TUNED, start)
         plan = resolve(matmul, cpu, 1, c)
         assert (plan.origin, dumps(plan.opts), plan.row.target) == ("nearest", TUNED, other)
-        monkeypatch.setattr(MODULE, "_estimate", lambda k, opts, d, key: 1.0 if dumps(opts) == start else 1.05)
-        assert resolve(matmul, cpu, 1, c).origin == "nearest", "measurements count for more than a small difference of estimates"
         rank(monkeypatch, start, TUNED)
         assert resolve(matmul, cpu, 1, c).origin == "start"
