@@ -3,20 +3,38 @@ project's takes part where its user allowed it, the team's where one is named (`
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import re
+import sqlite3
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ..files import folders
+from ..files.strict import canon
 from ..ir.errors import CacheError, UsageError
-from . import project_consent
+from . import bundles, project_consent
+from .keys import Key
+from .lookup import Reader
+from .queries import FIELDS
+from .ranking import answers
+from .rows import Row
 from .server import team_setting
 from .server.address import EXAMPLE, Address
-from .shipped import Shipped, layer
 
+T = TypeVar("T")
 ENV = "TILEWRIGHT_CACHE"
 PROJECT = Path(".tilewright") / "cache.db"
+SHIPPED_ENV = "TILEWRIGHT_SHIPPED"
+"""0: no shipped schedule answers."""
+SHIPPED_RUN = "shipped"
+"""The `run_id` of what `scripts/ship.py` wrote."""
+FOLDER = Path(__file__).resolve().parent.parent / "schedules"
+_HEADER = canon(bundles.HEADER).encode()
+_KERNEL = re.compile(rb'"kernel":"([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,7 @@ def find(location: str | os.PathLike[str] | None = None) -> Layers:
     project = project_path()
     if project is not None and not project_consent.may_answer(project):
         project = None
-    return Layers(str(user_path()), tuple(p for p in (project, team_setting.team(), layer()) if p is not None), named=False)
+    return Layers(str(user_path()), tuple(p for p in (project, team_setting.team(), shipped()) if p is not None), named=False)
 
 
 def user_path() -> Path:
@@ -87,3 +105,65 @@ def file_of(location: str) -> Path | None:
     if not path.startswith("/") or path == "/" or "?" in path or ":memory:" in path:
         raise CacheError(f"the cache {location} is not a file: use a path, or sqlite:///PATH")
     return Path(path[1:]).absolute()
+
+
+class Shipped(Reader):
+    """The bundles of a folder as a layer that is only read, where they lie. What is no bundle there is a CacheError at the first look-up.
+
+    A bundle is text, so a line is looked for by the kernel's hash and read only where it is there: a look-up of a kernel that nobody
+    shipped costs a microsecond. SQL, which only commands that list rows need, gets a database in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, elsewhere=True)
+        self._lines: dict[str, list[tuple[bytes, str]]] | None = None
+        self._rows: dict[str, tuple[Row, ...]] = {}
+
+    def answers(self, key: Key) -> tuple[Row, ...]:
+        """The rows that may answer a look-up of `key`, the best first (see `ranking.answers`)."""
+        return tuple(answers((r for r in self.of_kernel(key.kernel) if r.key == key), elsewhere=True))
+
+    def of_kernel(self, kernel: str) -> tuple[Row, ...]:
+        """All rows of a kernel, by its canonical hash."""
+        with self._lock:
+            if kernel not in self._rows:
+                found = [bundles.loads([_HEADER, line], place)[0] for line, place in self._by_kernel().get(kernel, ())]
+                if not found:
+                    return ()
+                self._rows[kernel] = tuple(found)
+            return self._rows[kernel]
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _asked(self, look: Callable[[sqlite3.Connection], T], nothing: T) -> T:
+        with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+            connection.execute(f"CREATE TABLE measurement (key_hash, {FIELDS})")
+            for kernel in self._by_kernel():
+                for r in self.of_kernel(kernel):
+                    values = [r.key.hash, *r.stored().values(), r.digest]
+                    connection.execute(f"INSERT INTO measurement VALUES ({', '.join('?' * len(values))})", values)
+            return look(connection)
+
+    def _by_kernel(self) -> Mapping[str, list[tuple[bytes, str]]]:
+        """Lines and where they are, by the kernel's hash."""
+        if self._lines is None:
+            lines: dict[str, list[tuple[bytes, str]]] = {}
+            for file in sorted(Path(self.path).glob("*.jsonl")):
+                for number, line in enumerate(bundles.content(file).splitlines(), 1):
+                    said = _KERNEL.search(line)
+                    if said is not None:
+                        lines.setdefault(said[1].decode(), []).append((line, f"{file}, line {number}"))
+                    elif number > 1 or line != _HEADER:
+                        raise CacheError(f"{file}, line {number}: not a bundle of this version; install Tilewright again")
+            self._lines = lines
+        return self._lines
+
+
+@functools.cache
+def _shipped(folder: Path) -> Shipped:
+    return Shipped(folder)
+
+
+def shipped() -> Shipped | None:
+    """The process's one reader of what is shipped; None where nothing is, or where the environment variable says 0."""
+    return _shipped(FOLDER) if os.environ.get(SHIPPED_ENV) != "0" and FOLDER.is_dir() else None

@@ -18,7 +18,7 @@ from ..log import logger
 from . import bundles, layers, queries, signatures
 from .file_errors import CacheWarning, Damaged, Newer, Older, Unreadable
 from .keys import Key
-from .layers import user_path
+from .layers import Shipped, user_path
 from .lookup import Reader
 from .lookup_report import LookupReport, explain
 from .move_aside import moved_aside, preserved_rows
@@ -28,7 +28,6 @@ from .server.address import Address
 from .server.server_errors import Unreachable
 from .server.server_writer import ServerWriter
 from .server.team_cache import Team
-from .shipped import Shipped
 from .writer import BUSY_S, Writer
 
 # spill ------------------------------------------------------------------------------------------------------

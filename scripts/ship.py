@@ -50,13 +50,13 @@ def tune(cache: Path, budget: float) -> None:
 
 def shipped(row: Row) -> Row | None:
     """The row as it is shipped; None where it is no better than the start schedule."""
-    from tilewright.cache.shipped import RUN
+    from tilewright.cache.layers import SHIPPED_RUN
 
     facts = json.loads(row.provenance)
     if not facts.get("paired") or facts.get("gain", 1.0) < GAIN:
         return None
     machine = {k: v for k, v in facts["machine"].items() if k not in PRIVATE}
-    return dataclasses.replace(row, provenance={**facts, "machine": machine}, run_id=RUN)
+    return dataclasses.replace(row, provenance={**facts, "machine": machine}, run_id=SHIPPED_RUN)
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...cache.shipped import RUN
+from ...cache.layers import SHIPPED_RUN
 from ...ir.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def chosen(text: str, kernel: Kernel, place: ForTarget, args: Namespace) -> Chos
         said = ORIGINS.get(found.origin, found.origin)
         if found.row is not None and found.row.pinned:
             said = "pinned by hand"
-        elif found.row is not None and found.row.run_id == RUN:
+        elif found.row is not None and found.row.run_id == SHIPPED_RUN:
             kind = found.row.target.split(":")[2]
             said = f"ships with Tilewright, tuned on {kind} on {found.row.when[:10]}" + ", another processor" * (
                 found.row.target != place.target.key

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import CacheWarning, Key, bundles, layers, project_consent
-from tilewright.cache.shipped import Shipped
+from tilewright.cache.layers import Shipped
 from tilewright.ir.errors import UsageError
 
 
@@ -53,7 +53,7 @@ def test_the_environment_variable_and_a_given_path_stand_alone(home: Path, make_
 def test_the_users_rows_win_over_the_projects_over_the_shipped(home: Path, make_row, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, project = home / "schedules", home / "project" / ".tilewright" / "cache.db"
     folder.mkdir()
-    monkeypatch.setattr(layers, "layer", lambda: Shipped(folder))
+    monkeypatch.setattr(layers, "shipped", lambda: Shipped(folder))
     bundles.write([make_row(name="shipped", t_med=1e-6)], shipped := folder / "kind.jsonl")
     with cache.open() as c:
         assert c.best(key).name == "shipped"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from tilewright.cache import Cache, CacheWarning, Key, bundles
-from tilewright.cache.layers import Layers
-from tilewright.cache.shipped import Shipped
+from tilewright.cache.layers import Layers, Shipped
 
 ZEN4 = "llvm:x86_64:znver4:avx2"
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tilewright import named_kernels
 from tilewright.cache import Cache, CacheWarning, bundles
-from tilewright.cache.layers import Layers
-from tilewright.cache.shipped import Shipped
+from tilewright.cache.layers import Layers, Shipped
 from tilewright.devices import Device
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir.errors import CacheMiss
