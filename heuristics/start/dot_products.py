@@ -13,7 +13,7 @@ from ...ir.dtypes import index, int32
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
 from ...opts.access import accesses, strides_of
-from ...opts.analysis.dot_instructions import GROUP, factors, scaled_dot
+from ...opts.analysis.dot_instructions import GROUP, factors, scaled_dot, scaled_sum
 from ...opts.analysis.dot_instructions import NARROW as NARROW_TYPES
 from ...opts.analysis.extremes import combine_of
 from ...opts.analysis.structure import extent
@@ -140,6 +140,8 @@ SHARED_FEW = ((2, 4), (2, 2), (1, 4))
 """The same with 16."""
 ROWS = (4, 2, 1)
 """Rows of weights for one of activations."""
+SCALES = 8
+"""Groups whose scales are computed at once: as many as a vector of 256 bits holds."""
 
 
 class ScaledBytes(StartRule):
@@ -158,10 +160,12 @@ class ScaledBytes(StartRule):
                 others = [a for a in f.shared if a in axes_of(found.b) and extent(a) > 1]
                 tiles = (SHARED if f.target.registers >= 32 else SHARED_FEW) if others else tuple((r, 1) for r in ROWS)
                 outer = [opt("PARALLEL", site_name(a)) for a in (rows or others)[:1]]
+                at_once = gcd(SCALES, along.arg.extent // GROUP)
+                groups = [opt("UNROLL", site_name(along), at_once)] if at_once > 1 else []
                 for tile in tiles:
                     pairs = ((axes[-1], k) for axes, most in zip((rows, others), tile) if axes for k in (fit(extent(axes[-1]), most),))
                     several = [opt("UPCAST", site_name(a), k) for a, k in pairs if k > 1]
-                    yield (opt("UPCAST", site_name(along), GROUP), *several, *outer, *with_rows(f.kernel, f.target))
+                    yield (opt("UPCAST", site_name(along), GROUP), *groups, *several, *outer, *with_rows(f.kernel, f.target))
 
 
 # groups with a scale --------------------------------------------------------------------------------------------------
@@ -216,6 +220,8 @@ class ScaledGroups(StartRule):
         parallel = [opt("PARALLEL", a.arg.name) for a in rows[:1] if extent(a) >= f.threads]
         at_once = [opt("UPCAST", a.arg.name, copies) for a in rows[-1:] if copies > 1 and extent(a) % copies == 0]
         steps = where.period // size if where.period % size == 0 and extent(axis) % where.period == 0 else 1
+        if scaled_sum(n, axis, size) is not None:
+            steps = max(steps, gcd(SCALES, extent(axis) // size))
         alike = [opt("UNROLL", axis.arg.name, steps)] if steps > 1 else []
         return (opt("UPCAST", axis.arg.name, size), *alike, *at_once, *parallel, *with_rows(f.kernel, f.target))
 

@@ -241,8 +241,8 @@ def _accumulators(low: Lowering, n: Nest, windows: bool = True) -> type[Accumula
     if n.name in low.sched.places:
         return IndexAccumulators
     t = low.sched.tensors.get(n.name)
-    if t is None and scaled_dots.found(low, n) is not None:
-        return scaled_dots.ScaledDots
+    if t is None and (scaled := scaled_dots.found(low, n)) is not None:
+        return scaled
     if t is None:
         return WindowExtremes if windows and suits(low, n) else Accumulators
     return WarpgroupAccumulators if t.row.unit > low.sched.target.warp else TensorAccumulators

@@ -1,7 +1,7 @@
-"""Sums of products of bytes that have a scale for each group: weights of few bits by activations of eight.
+"""Sums of products that have a scale for each group, which is applied to the sum of a group: weights of few bits by activations.
 
-A group's products are added in fours by one instruction, in whole numbers, and its scale is applied to the sums. So a group of 32 takes the
-dot product, a conversion and one multiply-add, where products in floats take these for every vector of each operand."""
+Of bytes, the products are added in fours by one instruction, in whole numbers. So a group of 32 takes the dot product, a conversion and one
+multiply-add, where products in floats take these for every vector of each operand."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from math import gcd
 
 from ...ir.buffer import load_parts
 from ...ir.dtypes import float32, index, int32, uint8
-from ...ir.node import Node, walk
-from ...opts.analysis.dot_instructions import GROUP, ScaledDot, scheduled_dot
+from ...ir.node import Node, axes_of, walk
+from ...opts.analysis.dot_instructions import GROUP, scheduled_dot, scheduled_sum
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...program.program import Val
@@ -23,28 +23,102 @@ from .accumulators import Accumulators
 from .dot import flipped
 
 
-def found(low: Lowering, n: Nest) -> ScaledDot | None:
-    """How a reduction is such a sum; None where it is not. (The twin has numbers that fit no byte.)"""
+def found(low: Lowering, n: Nest) -> type[Accumulators] | None:
+    """What adds up a sum whose groups have scales; None where it is no such sum. (The twin has numbers that fit no byte.)"""
     if not low.b.expand or low.sched.group > 1 or n.fills or any(low.masked(a) for a in n.reduce_axes):
         return None
-    return scheduled_dot(low.sched, n, low.sched.lanes(n).lane)
+    lanes = low.sched.lanes(n)
+    if scheduled_dot(low.sched, n, lanes.lane) is not None:
+        return ScaledDots
+    return ScaledSums if scheduled_sum(low.sched, n, lanes.lane, lanes.width) is not None else None
 
 
-class ScaledDots(Accumulators):
-    """Accumulators of a lane for each four products of a group. `small`: how many neighbours of `a` are computed in one way."""
+class _Scaled(Accumulators):
+    """Accumulators of sums that have `scales` for each `size` neighbours along the lanes: what a subclass adds up of a group is multiplied
+    once. `lanes`: of a vector of sums."""
 
-    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
-        plan = found(low, n)
-        assert plan is not None and ev.lane is not None
-        super().__init__(low, n, NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, GROUP)), combine)
-        self.plan, self.axis = plan, ev.lane
-        self.small = _alike(plan.a, ev.lane.axis)
-        self.parts = NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, self.small))
-        self._memo: dict[tuple[int, ...], Val] = {}
+    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str, size: int, scales: Sequence[Node], lanes: int) -> None:
+        assert ev.lane is not None
+        super().__init__(low, n, NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, size)), combine)
+        self.axis, self.size, self.scales, self.lanes = ev.lane, size, scales, lanes
+        self.together = self._together()
 
     def identity(self) -> Val:
         """The starting value of an accumulator."""
-        return self.low.b.const(0.0, float32, self.plan.row.n)
+        return self.low.b.const(0.0, float32, self.lanes)
+
+    def begin(self, carried: Sequence[Val]) -> None:
+        """Before the steps of an iteration, to which that was carried: nothing else is known of the ones before."""
+        super().begin(carried)
+        self.together.reset()
+
+    def step(self, acc: Val, asg: Assignment) -> Val:
+        """`acc` plus the products of a group."""
+        b, v = self.low.b, self.group(asg)
+        return b.op("fma", v, b.splat(self._scale(asg), self.lanes), acc) if self.scales else b.op("add", acc, v)
+
+    def group(self, asg: Assignment) -> Val:
+        """The sum of a group before it is scaled, in vectors of `lanes`."""
+        raise NotImplementedError
+
+    def _together(self) -> NestEval:
+        """What evaluates scales: of several groups at once, where these are copies in the code and arrays hold what varies with them."""
+        low, n, ev, axis = self.low, self.n, self.ev, self.axis.axis
+        reads = [x for s in self.scales for x in walk(s) if x.op in ("load", "ref") and axis in axes_of(*x.src)]
+        apart = any(x.op == "ref" or low.staged(load_parts(x)[0].name, n) is not None for x in reads)
+        copies = next((p for p in ev.regs if p.kind == "unroll" and p.axis is axis and p.stride == self.axis.trips == self.size), None)
+        if apart or copies is None:
+            return ev
+        return NestEval(low, n, vectors=Vectors(ev.regs, copies, copies.trips & -copies.trips))
+
+    def _scale(self, asg: Assignment) -> Val:
+        """The scale of a group."""
+        b, ev = self.low.b, self.together
+        assert ev.lane is not None
+        at = asg[ev.lane.name] if ev is not self.ev else 0
+        each = [ev.value(x, asg if ev is self.ev else {**asg, ev.lane.name: at // ev.width}) for x in self.scales]
+        wide = max(v.lanes for v in each) if ev is not self.ev else 1
+        return b.extract(reduce(lambda x, y: b.op("mul", x, y), (b.splat(v, wide) for v in each)), at % ev.width)
+
+
+class ScaledSums(_Scaled):
+    """Products of floats, one of them a whole number of few bits: a group's are added up before they are scaled."""
+
+    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
+        plan = scheduled_sum(low.sched, n, ev.lane, ev.width)
+        assert plan is not None
+        super().__init__(low, n, ev, combine, plan.size, plan.scales, ev.width)
+        self.plan, self.vectors = plan, NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, ev.width))
+
+    def begin(self, carried: Sequence[Val]) -> None:
+        """Before the steps of an iteration, to which that was carried: nothing else is known of the ones before."""
+        super().begin(carried)
+        self.vectors.reset()
+
+    def group(self, asg: Assignment) -> Val:
+        """The sum of a group before it is scaled, in vectors."""
+        b, count = self.low.b, self.size // self.lanes
+        total: Val | None = None
+        for i in range(count):
+            here = {**asg, self.axis.name: asg[self.axis.name] * count + i}
+            *rest, last = (b.splat(self.vectors.value(x, here), self.lanes) for x in self.plan.factors)
+            first = reduce(lambda x, y: b.op("mul", x, y), rest)
+            total = b.op("mul", first, last) if total is None else b.op("fma", first, last, total)
+        assert total is not None
+        return total
+
+
+class ScaledDots(_Scaled):
+    """Products of bytes: an accumulator has a lane for each four of a group. `small`: how many neighbours of `a` are computed in one way."""
+
+    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
+        plan = scheduled_dot(low.sched, n, ev.lane)
+        assert plan is not None and ev.lane is not None
+        super().__init__(low, n, ev, combine, GROUP, plan.scales, plan.row.n)
+        self.plan = plan
+        self.small = _alike(plan.a, ev.lane.axis)
+        self.parts = NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, self.small))
+        self._memo: dict[tuple[int, ...], Val] = {}
 
     def begin(self, carried: Sequence[Val]) -> None:
         """Before the steps of an iteration, to which that was carried: nothing else is known of the ones before."""
@@ -52,18 +126,14 @@ class ScaledDots(Accumulators):
         self.parts.reset()
         self._memo.clear()
 
-    def step(self, acc: Val, asg: Assignment) -> Val:
-        """`acc` plus the products of a group."""
+    def group(self, asg: Assignment) -> Val:
+        """The sum of a group before it is scaled, converted."""
         b, plan = self.low.b, self.plan
         right = self.ev.value(plan.b, asg)
         start = b.const(0, int32, plan.row.n)
         if plan.less:  # a less than its byte: what that adds is the same for all rows of `a`
             start = b.op("sub", start, b.dot(plan.row.name, start, b.splat(b.const(plan.less, uint8), GROUP), right))
-        v = b.op("cast", b.dot(plan.row.name, start, self._left(asg), right), dtype=float32)
-        scales = [b.extract(self.ev.value(x, asg), 0) for x in plan.scales]
-        if not scales:
-            return b.op("add", acc, v)
-        return b.op("fma", v, reduce(lambda x, y: b.op("mul", x, y), (b.splat(x, plan.row.n) for x in scales)), acc)
+        return b.op("cast", b.dot(plan.row.name, start, self._left(asg), right), dtype=float32)
 
     def _left(self, asg: Assignment) -> Val:
         """The bytes of a group of `a`."""

@@ -110,13 +110,14 @@ def scaled_dot(target: Target, nest: Nest, axis: Node) -> ScaledDot | None:
         or not isinstance(made, Reduce)
         or made.combine != "add"
         or made.dtype is not float32
+        or made.order is not None
         or target.lang not in ("llvm", "c")
     ):
         return None
     factors = list(_factors(nest.expr))
     whole = [f for f in factors if f.op == "cast" and f.src[0].op == "mul" and f.src[0].dtype is int32]
     scales = tuple(f for f in factors if f not in whole)
-    if len(whole) != 1 or not all(_same_in_groups(x, axis) for x in scales):
+    if len(whole) != 1 or not all(same_in_groups(x, axis, GROUP) for x in scales):
         return None
     for a, b in permutations(whole[0].src[0].src):
         found = _above(a)
@@ -134,6 +135,43 @@ def scheduled_dot(s: Scheduled, nest: Nest, lane: Part | None) -> ScaledDot | No
     return found if found is not None and _consecutive(s, nest, found.b, lane) else None
 
 
+@dataclass(frozen=True, slots=True)
+class ScaledSum:
+    """A sum of products of floats of which some, the scales, are the same for `size` neighbours along the lanes, and one of the others is a
+    whole number of few bits, so that products are far from overflowing before they are scaled."""
+
+    size: int
+    factors: tuple[Node, ...]
+    scales: tuple[Node, ...]
+
+
+def scaled_sum(nest: Nest, axis: Node, size: int) -> ScaledSum | None:
+    """How a sum is one of these with its lanes along a reduced axis, in groups of `size`; None where it is not."""
+    made = nest.value.expr if nest.value is not None else None
+    if not isinstance(made, Reduce) or made.combine != "add" or made.order is not None or made.dtype is not float32:
+        return None
+    factors = list(_factors(nest.expr))
+    scales = tuple(f for f in factors if same_in_groups(f, axis, size))
+    rest = tuple(f for f in factors if f not in scales)
+    if len(rest) < 2 or not any(axis in axes_of(x) for x in scales) or not any(map(_few_bits, rest)):
+        return None
+    return ScaledSum(size, rest, scales)
+
+
+def scheduled_sum(s: Scheduled, nest: Nest, lane: Part | None, width: int) -> ScaledSum | None:
+    """The same of a schedule: its lanes are whole groups."""
+    if lane is None or lane.axis not in nest.reduce_axes or lane.trips % width or any(s.plans[a].masked for a in nest.reduce_axes):
+        return None
+    return scaled_sum(nest, lane.axis, lane.trips) if s.target.kind != "gpu" else None
+
+
+def _few_bits(x: Node) -> bool:
+    """Whether a float is a whole number of a byte, or one less a constant."""
+    if x.op in ("add", "sub") and x.src[1].op == "const":
+        return abs(x.src[1].arg) <= 1 << 8 and _few_bits(x.src[0])
+    return x.op == "cast" and (x.src[0].dtype in (int8, uint8) or (x.src[0].dtype is int32 and _above(x.src[0]) is not None))
+
+
 def _factors(x: Node) -> Iterator[Node]:
     if x.op == "mul" and x.dtype is float32:
         for y in x.src:
@@ -142,11 +180,11 @@ def _factors(x: Node) -> Iterator[Node]:
         yield x
 
 
-def _same_in_groups(x: Node, axis: Node) -> bool:
-    """Whether an expression is the same for GROUP neighbours along an axis."""
-    if x.op == "div" and x.src[0] is axis and x.arg % GROUP == 0:
+def same_in_groups(x: Node, axis: Node, size: int) -> bool:
+    """Whether an expression is the same for `size` neighbours along an axis."""
+    if x.op == "div" and x.src[0] is axis and x.arg % size == 0:
         return True
-    return x is not axis and all(_same_in_groups(y, axis) for y in x.src)
+    return x is not axis and all(same_in_groups(y, axis, size) for y in x.src)
 
 
 def _above(a: Node) -> tuple[Node, int] | None:

@@ -11,6 +11,8 @@ from tilewright.ir import DType, Kernel, KernelBuilder, cast, float16, float32, 
 from tilewright.ir.node import Node
 from tilewright.lower import lower
 from tilewright.opts import apply, parse, short
+from tilewright.opts.analysis.dot_instructions import scaled_sum
+from tilewright.opts.nests import plain
 from tilewright.program.program import Instr, Program, statements
 from tilewright.targets import Target, named
 
@@ -71,6 +73,43 @@ def test_what_a_search_may_choose_is_right(target: str, weights: str, opts: str)
     check_floats(kernel, options, named(target))
     check_twin(kernel, options, named(target))
     check_compiled(kernel, options)
+
+
+def floats(weights: str = "halves", g: int = 32, less: float = 8.0) -> Kernel:
+    """Rows of weights by one row of floats."""
+    kb = KernelBuilder("product")
+    i, l = kb.axis("n", 8), kb.axis("k", 256)
+    x, s = kb.input("x", (256,), float32), kb.input("s", (8, 256 // g), float16)
+    if weights == "bytes":
+        a = cast(kb.input("w", (8, 256), int8)[i, l], float32)
+    else:
+        low = cast(kb.input("w", (8, 8, 16), uint8)[i, l // 32, l % 16], int32)
+        a = cast((low >> (cast(l % 32 // 16, int32) * 4)) & 15, float32) - less
+    total = kb.sum("total", (i,), l, x[l] * (a * cast(s[i, l // g], float32)))
+    kb.store("y", float32, (8,), (i,), total[i])
+    return kb.build()
+
+
+@pytest.mark.parametrize("target", ["v2", "v3", "v4"])
+@pytest.mark.parametrize(
+    ("weights", "size", "copies", "rows"), [("halves", 32, 8, 2), ("bytes", 32, 4, 4), ("bytes", 64, 4, 2), ("bytes", 16, 8, 2)]
+)
+def test_groups_of_floats_are_scaled_once(target: str, weights: str, size: int, copies: int, rows: int) -> None:
+    """One product a vector of a group, and one for all of it."""
+    t, kernel, opts = named(target), floats(weights, size), parse(f"Uk{size} Rk{copies} Un{rows}")
+    program = lower(apply(kernel, opts, t))
+    found = [
+        s.op for p in program.phases for s in statements(p.body) if isinstance(s, Instr) and s.result is not None and s.result.lanes > 1
+    ]
+    assert found.count("fma") + found.count("mul") == copies * rows * (size // t.lanes(float32) + 1)
+    check_floats(kernel, opts, t)
+    check_twin(kernel, opts, t)
+
+
+def test_products_that_may_overflow_are_scaled_first() -> None:
+    """A number less 1e6 is none of few bits."""
+    nests = [next(n for n in plain(floats(less=less)) if n.kind == "reduce") for less in (8.0, 1e6)]
+    assert [scaled_sum(n, n.reduce_axes[0], 32) is not None for n in nests] == [True, False]
 
 
 @pytest.mark.parametrize(
