@@ -15,7 +15,21 @@ import tilewright as tw
 from tilewright import Tensor, io, nn
 from tilewright.targets.free_memory import require_room
 
-from .language import CHUNK, Kept, KeptInt8, bytes_of
+from .language import CHUNK, Kept, KeptInt8, KeptTogether, Places, bytes_of
+
+
+def checked(tokens, before, config):
+    """Tokens after `before` others as an array. Raises UsageError where they are none, or do not fit."""
+    ids = np.asarray(tokens, "int64").reshape(-1)
+    if not len(ids):
+        raise tw.UsageError("there are no tokens to read: give a prompt")
+    if before + len(ids) > config.context:
+        raise tw.UsageError(
+            f"{before + len(ids)} tokens do not fit the context of {config.context}: give a shorter prompt, or a longer --context"
+        )
+    if ids.min() < 0 or ids.max() >= config.tokens:
+        raise tw.UsageError(f"token {ids.max() if ids.min() >= 0 else ids.min()} is none of the model's {config.tokens}")
+    return ids
 
 
 class Decoder:
@@ -36,15 +50,7 @@ class Decoder:
 
     def feed(self, tokens):
         """Read tokens; the logits of the one that comes next, a NumPy array. Raises UsageError where they do not fit the context."""
-        ids = np.asarray(tokens, "int64").reshape(-1)
-        if not len(ids):
-            raise tw.UsageError("there are no tokens to read: give a prompt")
-        if self.length + len(ids) > self.config.context:
-            raise tw.UsageError(
-                f"{self.length + len(ids)} tokens do not fit the context of {self.config.context}: give a shorter prompt, or a longer --context"
-            )
-        if ids.min() < 0 or ids.max() >= self.config.tokens:
-            raise tw.UsageError(f"token {ids.max() if ids.min() >= 0 else ids.min()} is none of the model's {self.config.tokens}")
+        ids = checked(tokens, self.length, self.config)
         chunks = np.split(ids, range(CHUNK, len(ids), CHUNK))
         for chunk in chunks:
             function = self.step if len(chunk) == 1 else self.read
@@ -55,6 +61,47 @@ class Decoder:
     def forget(self, length=0):
         """Keep the first tokens only."""
         self.length = min(self.length, length)
+
+
+class Batch:
+    """Several sequences of different lengths at once, each in a slot: one call reads tokens of any of them, prompts and single tokens together.
+    `model` is as for `Decoder`. The numbers of tokens and the lengths are symbols."""
+
+    def __init__(self, model, params, config, slots, kv="float32", **options):
+        self.params, self.config, self.lengths = params, config, [0] * slots
+        self.caches = [KeptTogether.empty(slots, config.kv_heads, config.context, config.head, kv) for _ in range(config.layers)]
+
+        def logits(params, caches, tokens, slot, place, last, end):
+            return model(params, caches, tokens, Places(slot, place, end), config, last)
+
+        def captured(most):  # steps of one token each, and prompts among them
+            n, b = tw.Var("n", 1, max(2, most)), tw.Var("b", 1, max(2, slots))
+            symbols = {"tokens": {0: n}, "slot": {0: n}, "place": {0: n}, "last": {0: b}, "end": tw.Var("end", 1, config.context)}
+            return tw.jit(logits, symbols=symbols, **options)
+
+        self.step, self.read = captured(slots), captured(CHUNK)
+
+    def feed(self, tokens):
+        """Read tokens, a dict of lists by slot; the logits of the one that comes next in each, by slot. Raises UsageError where they do not fit
+        the context."""
+        rows = []  # (token, slot, place, whether it is its slot's last)
+        for slot, ids in tokens.items():
+            checked(ids, self.lengths[slot], self.config)
+            rows += [(t, slot, self.lengths[slot] + i, i == len(ids) - 1) for i, t in enumerate(ids)]
+        found = {}
+        for first in range(0, len(rows), CHUNK):
+            token, slot, place, ends = map(np.array, zip(*rows[first : first + CHUNK]))
+            last = np.flatnonzero(ends) if ends.any() else np.array([0])
+            function = self.step if len(token) <= len(self.lengths) else self.read
+            y = function(self.params, self.caches, *map(Tensor, (token, slot, place, last)), int(place.max()) + 1).numpy()
+            found |= {int(slot[i]): row for i, row in zip(last, y) if ends[i]}
+        for slot, ids in tokens.items():
+            self.lengths[slot] += len(ids)
+        return found
+
+    def forget(self, slot):
+        """Free a slot for another sequence."""
+        self.lengths[slot] = 0
 
 
 @dataclass(frozen=True)
@@ -119,6 +166,30 @@ def tokens_after(decoder, prompt, most, how=Sampling(), ends=frozenset(), times=
         if token in ends or decoder.length >= decoder.config.context or i == most - 1:
             return
         logits = decoder.feed([token])
+
+
+def texts_after(batch, prompts, most, how=Sampling(), ends=frozenset()):
+    """What `tokens_after` makes of each prompt, a list of lists: as many at once as there are slots, and the next prompt begins where one ends."""
+    made, chooser = [[] for _ in prompts], Chooser(how)
+    waiting, free, running = list(enumerate(prompts))[::-1], list(range(len(batch.lengths))), {}  # slot → prompt
+    fed = {}
+    while waiting or running:
+        while waiting and free:
+            which, prompt = waiting.pop()
+            running[slot := free.pop()] = which
+            fed[slot] = list(prompt)
+        logits, fed = batch.feed(fed), {}
+        for slot, row in logits.items():
+            token = chooser.choose(row, batch.lengths[slot])
+            text = made[running[slot]]
+            text.append(token)
+            if token in ends or batch.lengths[slot] >= batch.config.context or len(text) == most:
+                batch.forget(slot)
+                free.append(slot)
+                del running[slot]
+            else:
+                fed[slot] = [token]
+    return made
 
 
 def bench(decoder, prompt=CHUNK, tokens=64):

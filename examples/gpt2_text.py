@@ -126,23 +126,18 @@ def attention(p, x, cache, at, config):
     """Queries of x (n, width) on all keys up to their own place. Keys and values are put into the cache."""
     n = x.shape[0]
     q, k, v = (t.reshape(n, config.heads, config.head).permute(1, 0, 2) for t in dense(p["qkv"], x, config.act).split(3, -1))
-    cache.write(at, k, v)
-    keys, values = cache.read(at + n)
-    scores = q.reshape(config.heads, 1, n, config.head) @ keys.mT * config.head**-0.5
-    if n != 1:
-        scores = language.seen(at, n).where(scores, float("-inf"))
-    return dense(p["out"], (scores.softmax(-1) @ values).permute(2, 0, 1, 3).reshape(n, config.width), config.act)
+    return dense(p["out"], cache.attended(at, q, k, v), config.act)
 
 
-def model(p, caches, tokens, at, config, last=True):
-    """Logits of tokens (n,) that stand at places `at` and after, of the last one or of all."""
-    n = tokens.shape[0]
-    x = io.rows(p["embed"], tokens) + io.rows(p["places"], tw.xp.minimum(tw.xp.arange(n) + at, config.context - 1))
+def model(p, caches, tokens, at, config, last=slice(-1, None)):
+    """Logits of tokens (n,) that stand at the places `at` and after (or at `language.Places`); `last`: of which tokens, the last one by default."""
+    places = at.place if isinstance(at, language.Places) else tw.xp.minimum(tw.xp.arange(tokens.shape[0]) + at, config.context - 1)
+    x = io.rows(p["embed"], tokens) + io.rows(p["places"], places)
     for layer, cache in zip(p["layers"], caches, strict=True):
         x = x + attention(layer, norm(layer["ln1"], x, config), cache, at, config)
         up = dense(layer["up"], norm(layer["ln2"], x, config), config.act)
         x = x + dense(layer["down"], nn.gelu(up, approximate="tanh"), config.act)
-    return io.linear(norm(p["ln"], x[-1:] if last else x, config), p["head"], act=config.act)[:, : config.tokens]
+    return io.linear(norm(p["ln"], x[last], config), p["head"], act=config.act)[:, : config.tokens]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What language models have in common: keys and values that are kept from token to token, and reading a file's config and tensors."""
+"""What language models have in common: keys and values that are kept from token to token, attention to them, and reading a file's config and
+tensors."""
 
 from math import prod
 from typing import NamedTuple
@@ -16,11 +17,31 @@ def places(context):
     return context + min(CHUNK, context)
 
 
-class Kept(NamedTuple):
-    """Keys and values of a layer, (heads, places, head) each, of the type that they are kept in. Captured functions update them in place."""
+class Attended:
+    """Attention of one sequence to what is kept of it."""
 
+    __slots__ = ()
+
+    def attended(self, at, q, k, v, window=None):
+        """Queries (heads, n, head) on all keys up to their own place, (n, heads · head). Keys and values (kv heads, n, head) are kept first."""
+        heads, n, head = q.shape
+        self.write(at, k, v)
+        keys, values = self.read(at + n)  # (kv heads, 1, places, head)
+        scores = q.reshape(k.shape[0], heads // k.shape[0], n, head) @ keys.mT * head**-0.5
+        if n != 1 or window is not None:  # a single token sees all that is kept
+            scores = seen(at, n, window).where(scores, float("-inf"))
+        return (scores.softmax(-1) @ values).permute(2, 0, 1, 3).reshape(n, heads * head)
+
+
+class _Fields(NamedTuple):
     k: Tensor
     v: Tensor
+
+
+class Kept(_Fields, Attended):
+    """Keys and values of a layer, (heads, places, head) each, of the type that they are kept in. Captured functions update them in place."""
+
+    __slots__ = ()
 
     @staticmethod
     def empty(heads, context, head, dtype="float32"):
@@ -38,13 +59,17 @@ class Kept(NamedTuple):
         return tuple(x[:, :end].reshape(x.shape[0], 1, end, x.shape[2]).astype("float32") for x in self)
 
 
-class KeptInt8(NamedTuple):
-    """The same in int8, with a scale for each head and place."""
-
+class _FieldsInt8(NamedTuple):
     k: Tensor
     v: Tensor
     k_scale: Tensor
     v_scale: Tensor
+
+
+class KeptInt8(_FieldsInt8, Attended):
+    """The same in int8, with a scale for each head and place."""
+
+    __slots__ = ()
 
     @staticmethod
     def empty(heads, context, head):
@@ -67,6 +92,43 @@ class KeptInt8(NamedTuple):
         pairs = ((self.k, self.k_scale), (self.v, self.v_scale))
         found = (x[:, :end].astype("float32") * s[:, :end].reshape(s.shape[0], end, 1) for x, s in pairs)
         return tuple(x.reshape(x.shape[0], 1, end, x.shape[2]) for x in found)
+
+
+class Places(NamedTuple):
+    """Where the tokens of several sequences stand: `slot` (n,), the sequence of each, `place` (n,), where in it, and `end`, a number that no
+    place reaches."""
+
+    slot: Tensor
+    place: Tensor
+    end: object
+
+
+class KeptTogether(_Fields):
+    """Keys and values of a layer of several sequences, (slots, places, kv heads, head) each."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def empty(slots, heads, context, head, dtype="float32"):
+        """Nothing is kept yet. Memory is taken when it is written."""
+        return KeptTogether(*(Tensor(xp.zeros((slots, context, heads, head), dtype=dtype).numpy()) for _ in range(2)))
+
+    def attended(self, at, q, k, v, window=None):
+        """Queries (heads, n, head) on all keys of their own sequences up to their own places, (n, heads · head), as `Attended` has it."""
+        heads, n, head = q.shape
+        for kept, new in zip(self, (k, v)):
+            kept[at.slot, at.place] = new.permute(1, 0, 2).astype(kept.dtype)
+        keys, values = (x[at.slot, : at.end].astype("float32") for x in self)  # (n, places, kv heads, head)
+        scores = q.permute(1, 0, 2).reshape(n, k.shape[0], -1, head) @ keys.permute(0, 2, 3, 1) * head**-0.5
+        key, own = xp.arange(at.end), at.place.reshape(n, 1, 1, 1)
+        sees = (key <= own) & (key > own - window) if window else key <= own
+        y = sees.where(scores, float("-inf")).softmax(-1) @ values.permute(0, 2, 1, 3)
+        return y.reshape(n, heads * head)
+
+
+def rows_at(table, at, n):
+    """The rows of a table that tokens (n,) have by their places."""
+    return table[at.place] if isinstance(at, Places) else table[at : at + n]
 
 
 def seen(at, n, window=None):

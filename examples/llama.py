@@ -159,20 +159,14 @@ def turned(x, cos, sin, interleaved):
 
 def attention(p, x, cache, at, cos, sin, config, window=None):
     """Queries of x (n, width) on all keys up to their own place. Keys and values are put into the cache."""
-    n, groups = x.shape[0], config.heads // config.kv_heads
+    n = x.shape[0]
 
     def heads(name):
         y = io.linear(x, p[name], p.get(f"{name}_bias"), config.act).reshape(n, -1, config.head)
         return (nn.rms_norm(y, p[f"{name}_norm"], eps=config.eps) if f"{name}_norm" in p else y).permute(1, 0, 2)
 
     q, k = (turned(heads(name), cos, sin, config.interleaved) for name in "qk")
-    cache.write(at, k, heads("v"))
-    keys, values = cache.read(at + n)  # (kv heads, 1, places, head)
-    scores = q.reshape(config.kv_heads, groups, n, config.head) @ keys.mT * config.head**-0.5
-    if n != 1 or window is not None:  # a single token sees all that is kept
-        scores = language.seen(at, n, window).where(scores, float("-inf"))
-    y = (scores.softmax(-1) @ values).permute(2, 0, 1, 3).reshape(n, config.heads * config.head)
-    return io.linear(y, p["o"], p.get("o_bias"), config.act)
+    return io.linear(cache.attended(at, q, k, heads("v"), window), p["o"], p.get("o_bias"), config.act)
 
 
 def feed_forward(p, x, act):
@@ -181,15 +175,15 @@ def feed_forward(p, x, act):
     return io.linear(nn.silu(gate) * up, p["down"], p.get("down_bias"), act)
 
 
-def model(p, caches, tokens, at, config, last=True):
-    """Logits of tokens (n,) that stand at places `at` and after, of the last one or of all."""
+def model(p, caches, tokens, at, config, last=slice(-1, None)):
+    """Logits of tokens (n,) that stand at the places `at` and after (or at `language.Places`); `last`: of which tokens, the last one by default."""
     n = tokens.shape[0]
     x = io.rows(p["embed"], tokens)
-    cos, sin = p["cos"][at : at + n], p["sin"][at : at + n]
+    cos, sin = (language.rows_at(p[name], at, n) for name in ("cos", "sin"))
     for layer, cache, window in zip(p["layers"], caches, config.windows or [None] * config.layers, strict=True):
         x = x + attention(layer, nn.rms_norm(x, layer["norm1"], eps=config.eps), cache, at, cos, sin, config, window)
         x = x + feed_forward(layer, nn.rms_norm(x, layer["norm2"], eps=config.eps), config.act)
-    return io.linear(nn.rms_norm(x[-1:] if last else x, p["norm"], eps=config.eps), p["head"], act=config.act)
+    return io.linear(nn.rms_norm(x[last], p["norm"], eps=config.eps), p["head"], act=config.act)
 
 
 if __name__ == "__main__":

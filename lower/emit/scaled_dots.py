@@ -74,11 +74,14 @@ class _Scaled(Accumulators):
     def _scale(self, asg: Assignment) -> Val:
         """The scale of a group."""
         b, ev = self.low.b, self.together
-        assert ev.lane is not None
-        at = asg[ev.lane.name] if ev is not self.ev else 0
-        each = [ev.value(x, asg if ev is self.ev else {**asg, ev.lane.name: at // ev.width}) for x in self.scales]
-        wide = max(v.lanes for v in each) if ev is not self.ev else 1
-        return b.extract(reduce(lambda x, y: b.op("mul", x, y), (b.splat(v, wide) for v in each)), at % ev.width)
+        at = 0
+        if ev is not self.ev:
+            assert ev.lane is not None
+            at, asg = asg[ev.lane.name] % ev.width, {**asg, ev.lane.name: asg[ev.lane.name] // ev.width}
+        each = [ev.value(x, asg) for x in self.scales]
+        each = [b.extract(v, 0) for v in each] if ev is self.ev else each
+        wide = max(v.lanes for v in each)
+        return b.extract(reduce(lambda x, y: b.op("mul", x, y), (b.splat(v, wide) for v in each)), at)
 
 
 class ScaledSums(_Scaled):

@@ -237,6 +237,28 @@ def test_a_new_length_compiles_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("case", ["gpt2", "mistral"])
+def test_sequences_at_once_are_as_each_alone(case: str, tmp_path: Path) -> None:
+    """Prompts of different lengths in fewer slots than there are prompts: where one ends, the next begins, and nothing new is compiled."""
+    said = CASES[case]
+    d = decoder(folder(tmp_path / "m", said), said)
+    how = generate.Sampling(temperature=1.0)
+    prompts = [IDS[:5], IDS[7:8], IDS[3:30], IDS[11:14]]
+    alone = []
+    for p in prompts:
+        d.forget()
+        alone.append(list(generate.tokens_after(d, p, 9, how)))
+    batch = generate.Batch(module(said).model, d.params, d.config, 2)
+    assert generate.texts_after(batch, prompts, 9, how) == alone and len({*map(tuple, alone)}) == len(alone)
+    assert [len(f.programs) for f in (batch.read, batch.step)] == [1, 1]
+    found = batch.feed({1: IDS[:4], 0: IDS[2:20]})
+    d.forget()
+    close(found[0], d.feed(IDS[2:20]))
+    with pytest.raises(tw.UsageError, match="do not fit the context"):
+        batch.feed({0: np.tile(IDS, 9)})
+
+
+@pytest.mark.slow
 def test_choosing() -> None:
     logits = np.log(np.array([0.1, 0.4, 0.3, 0.15, 0.05]))
 
