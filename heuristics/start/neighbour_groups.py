@@ -148,25 +148,6 @@ def _of_rows(f: StartFacts) -> Opts:
     return tuple(o for o in rows(f.kernel, f.target, f.threads, 1, False) if o.op in ("PARALLEL", "FUSE"))
 
 
-class ResultsOfGroups(StartRule):
-    """Long sums whose results are what groups are read for (a filter of complex samples): lanes over the results, and the sums of the components
-    in one loop."""
-
-    name = "results of groups"
-    quick_places = (0, 1)
-
-    def applies(self, f: StartFacts) -> Iterable[Node]:
-        long = _long(f)
-        along = next((a for a in f.shared if extent(a) >= f.lanes and long and all(_pairs(f.kernel, n, a) for n in long)), None)
-        return () if along is None or any(_slides_inside(f.kernel, n, along) for n in long) else (along,)
-
-    def parameters(self, f: StartFacts, where: Node) -> Mapping[str, tuple[int, ...]]:
-        return {"vectors": (2, 4, 1)}
-
-    def schedule(self, f: StartFacts, where: Node, p: Numbers) -> Opts:
-        return (opt("UPCAST", site_name(where), fit(extent(where), p["vectors"] * f.lanes)), *_of_rows(f))
-
-
 def _long(f: StartFacts) -> list[Nest]:
     """The reductions of many steps."""
     return [n for n in f.reductions if prod(map(extent, n.reduce_axes)) > SHORT]
@@ -203,12 +184,6 @@ class InterleavedSums(StartRule):
         block = (opt("TILE", site_name(over), ITEM),) if extent(over) >= ITEMS * ITEM else ()
         cut = (opt("UPCAST", site_name(over), fit(extent(over), p["vectors"] * f.lanes)), opt("UPCAST", site_name(near), extent(near)))
         return (*cut, *steps, *block, *f.parallel())
-
-
-def _slides_inside(kernel: Kernel, nest: Nest, axis: Node) -> bool:
-    """Whether the steps of a sum go from one component of a group to the next, so that each would pick another one from as many vectors."""
-    grouped_reads = [x for x in accesses(kernel, nest) if not x.store and deinterleavable(x.stride(axis) or 0)]
-    return any((x.stride(a) or 0) % (x.stride(axis) or 1) for x in grouped_reads for a in nest.reduce_axes)
 
 
 def _pairs(kernel: Kernel, nest: Nest, axis: Node) -> bool:

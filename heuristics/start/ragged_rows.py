@@ -14,7 +14,7 @@ from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
-from .row_gathers import gathers
+from .row_schedules import gathers
 from .start_rule import StartFacts, StartRule
 
 RESULTS = (8, 16, 4, 2, 1)

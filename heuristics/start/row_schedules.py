@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 
+from ...ir.buffer import loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...opts.access import accesses
 from ...opts.analysis.extremes import combine_of
-from ...opts.analysis.structure import extent, joins, lane_axis, stageable_values
+from ...opts.analysis.structure import contiguous, extent, joins, lane_axis, stageable_values
 from ...opts.analysis.write_order import scatter_ordered
 from ...opts.defaults import family_name, fit, rows, site_name, waste
 from ...opts.memory_limits import buffer_bytes
@@ -20,7 +21,6 @@ from ...opts.opt import Opt, Opts, opt
 from ...opts.options.cache import PREFETCH, STREAM, prefetching
 from ...opts.options.fuse import by_family, with_rows
 from ..machine import SLOW
-from .row_gathers import gathers
 from .start_rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
@@ -82,6 +82,42 @@ def by_points(n: Nest) -> bool:
     if n.kind != "store" or n.store is None or n.store.combine is None:
         return False
     return not n.axes or n.axes[-1] in scatter_ordered(n.store)
+
+
+# rows that are gathered -----------------------------------------------------------------------------------------------
+# A row begins anywhere, so lanes along what chooses it would gather every element; within a row elements lie side by side.
+
+
+SPARE = 4
+"""Registers that are not for a row's sums."""
+
+
+def gathers(n: Nest) -> bool:
+    """Whether rows are read at indices that are themselves read, each from its beginning."""
+    return any(
+        any(x.op == "load" for i in indices[:-1] for x in walk(i)) and not any(x.op == "load" for x in walk(indices[-1]))
+        for _, indices, _ in loads(*n.roots)
+        if indices
+    )
+
+
+class SumsOfGatheredRows(StartRule):
+    """Rows that are added up, whole in registers, so that what chooses them is read once for all of a row; those of an odd width are padded,
+    since what is left of them would be one more sum over all rows."""
+
+    name = "sums of gathered rows"
+
+    def applies(self, f: StartFacts) -> Iterable[tuple[Nest, Node]]:
+        for n in f.reductions:
+            lane = next((a for a in contiguous(f.kernel, n) if a in n.axes), None)
+            if lane is not None and len(n.axes) >= 2 and f.lanes < extent(lane) <= (f.target.registers - SPARE) * f.lanes and gathers(n):
+                yield n, lane
+
+    def schedule(self, f: StartFacts, where: tuple[Nest, Node], p: Numbers) -> Opts:
+        n, lane = where
+        width = -(-extent(lane) // f.lanes) * f.lanes
+        pad = (opt("PADTO", site_name(lane), width),) if width != extent(lane) else ()
+        return (*pad, opt("UPCAST", site_name(lane), width), opt("PARALLEL", site_name(n.axes[0])))
 
 
 # reductions across rows -----------------------------------------------------------------------------------------------

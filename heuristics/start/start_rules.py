@@ -12,13 +12,12 @@ from .gpu.matrix_instructions import TensorFolds, WarpgroupProducts, WarpProduct
 from .gpu.thread_folds import GridChains, ThreadFolds
 from .gpu.thread_products import ThreadProducts
 from .gpu.thread_rows import ThreadColumns, ThreadCopies, ThreadPoints, ThreadRows, ThreadTransposed
-from .neighbour_groups import InterleavedSums, NeighbourGroups, ResultsOfGroups, SumsOfGroups
+from .neighbour_groups import InterleavedSums, NeighbourGroups, SumsOfGroups
 from .ordered_sums import ColumnsInChains, ProductsAlongRows
 from .ragged_rows import RaggedRows
 from .register_tiles import NeighbouringRows, ReusedReads, TinyAxes
 from .residue_classes import ResidueClasses
-from .row_gathers import SumsAlongGatheredRows, SumsOfGatheredRows
-from .row_schedules import Columns, EachAxis, FewColumns, Rows
+from .row_schedules import Columns, EachAxis, FewColumns, Rows, SumsOfGatheredRows
 from .scans import Scans
 from .scatters import OwnedRows, PrivateCopies, ScatteredRows
 from .sliding_windows import UnrolledWindows, Windows
@@ -39,7 +38,6 @@ SPECIAL: tuple[StartRule, ...] = (
     TinyAxes(),
     Columns(),
     FewColumns(),
-    SumsAlongGatheredRows(),
     ShortRows(),
     ShortSums(),
     SumsOfGatheredRows(),
@@ -51,7 +49,6 @@ SPECIAL: tuple[StartRule, ...] = (
     StencilChains(),  # (before those for one sum of a chain, which would compute what it reads again for each element)
     NarrowIntegers(),
     SumsOfGroups(),
-    ResultsOfGroups(),
     InterleavedSums(),
     ScaledGroups(),
     ROWS_AGAINST_ROWS,

@@ -170,8 +170,8 @@ def _transposes(f: StartFacts, along: Sequence[Node]) -> bool:
 
 
 class ShortSums(StartRule):
-    """Every reduction is short, and so are the rows of results (products of small matrices, transforms of blocks): lanes along what the stores
-    have consecutive, and all that a result is made of in registers."""
+    """Every reduction is short, and so are the rows of results (products of small matrices, transforms of blocks): lanes
+    along what the stores have consecutive, and all that a result is made of in registers."""
 
     name = "short sums"
 

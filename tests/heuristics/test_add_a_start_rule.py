@@ -12,7 +12,7 @@ from tilewright.opts import apply
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "add-a-start-rule.md").read_text()
 PIECES = re.findall(r'^```(?:python|text) title="([^"]+)"\n(.*?)^```$', PAGE, re.DOTALL | re.MULTILINE)
-RULE = "SumsAlongGatheredRows"
+RULE = "ShortSums"
 
 
 @pytest.mark.parametrize(("path", "code"), PIECES)
