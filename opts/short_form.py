@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..ir.errors import OptError
-from .old_options import OLD_FORMS
+from .old_options import OLD_OPTIONS
 from .syntax import FLAG, SYNTAX, Scalar, Syntax
 
 NONE = "(none)"
@@ -90,10 +90,11 @@ def _written(syntax: Syntax, on: str, arg: int | Mapping[str, Scalar] | None, co
 def _one(text: str) -> Plain | None:
     """The option that a word is; None where it is none. Of letters that begin alike the longest wins."""
     call = _CALL.fullmatch(text)
-    forms = {**OLD_FORMS, **SYNTAX}
-    if call is not None and call[1].upper() in forms:
-        return _call(forms[call[1].upper()], call[2])
-    for syntax in sorted(forms.values(), key=lambda s: -len(s.letter)):
+    if call is not None and call[1].upper() in SYNTAX:
+        return _call(SYNTAX[call[1].upper()], call[2])
+    if call is not None and call[1].upper() in OLD_OPTIONS:
+        raise OptError(f"{text[:60]} is an option of an earlier version, now {OLD_OPTIONS[call[1].upper()].instead}")
+    for syntax in sorted(SYNTAX.values(), key=lambda s: -len(s.letter)):
         m = _pattern(syntax).fullmatch(text) if text.startswith(syntax.letter) else None
         if m is None:
             continue

@@ -50,7 +50,7 @@ class OwnedRows(StartRule):
     def schedule(self, f: StartFacts, where: tuple[Store, int, int], p: Numbers) -> Opts:
         name, inner = where[0].buffer.name, where[0].axes[-1]
         past = (opt("CACHE", name, policy=STREAM),) if p["nt"] else ()
-        return (opt("OWN", name, p["block"]), opt("UPCAST", str(inner.arg.name), p["vectors"] * f.lanes), *past)
+        return (opt("OWN", name, p["block"]), opt("UPCAST", str(inner.arg.name), fit(extent(inner), p["vectors"] * f.lanes)), *past)
 
 
 # copies of the output -------------------------------------------------------------------------------------------------

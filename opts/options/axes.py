@@ -64,11 +64,6 @@ def propose_tile(near: Neighbourhood) -> Iterator[Opts]:
             yield from ((opt("TILE", name, n),) for n in blocks if plan.block < n < size and n % plan.block == 0)
 
 
-def cut_into(axis: str, size: int) -> Opt:
-    """The option that cuts an axis into blocks of so many elements, as a kernel's writer decides them (`ir.kernel`)."""
-    return opt("TILE", axis, size)
-
-
 TILE = Option(
     name="TILE",
     letter="T",
