@@ -1,62 +1,161 @@
 """Few schedules for many shapes: what the tree of sizes loses on shapes that had no part in its choice.
 
-    python benchmarks/few_schedules.py [--budget 60] [--threads 1] [--case NAME]
+    python benchmarks/few_schedules.py --tune FOLDER [--case NAME] [--budget 60] [--threads 1]   chooses the schedules, and keeps the tree in FOLDER
+    python benchmarks/few_schedules.py --build FOLDER [--held 200]     builds them for held-out shapes, beside others, which takes minutes
+    python benchmarks/few_schedules.py --time FOLDER                   times them in turns, and prints JSON lines
 
-One line a held-out shape: the time of the tree's schedule over the best that was timed there (start schedules, and the candidates that are
-expected to be good), less 1 (`loss`). This is no search of its own at the shape: what a search would find beyond it is not seen. The line of a
-case says how many shapes were held out, their geometric mean and worst loss, how many schedules there are and how long all took."""
+Three steps, so that what is timed needs a quiet machine for a minute or two only. Held-out shapes are drawn as `tune_sizes` draws them, with another
+seed, and those whose calls take longer than about 20 ms are left out. At each, the schedule that the tree has there is timed beside the best start schedules of this very
+shape and those of the tree's other schedules that the model
+ranks first: a line says its time over the best one's, less 1 (`loss`). This is no search at the shape: what one would find
+beyond these is not seen. The line of a case has the geometric mean and the worst, and the same of the shape's first start schedule, which is
+what a program gets without tuning."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
+import math
+import pickle
+import random
+import statistics
 import time
 from pathlib import Path
+from typing import Any
 
+from parts.schedule_times import built, timed
+from tilewright.cache.size_tree import parse_tree
+from tilewright.devices import get
+from tilewright.heuristics import estimate, starts
+from tilewright.ir.normal_form import normalise
+from tilewright.named_kernels import make
+from tilewright.opts import apply_cached, short
+from tilewright.plan.size_trees import as_here
 from tilewright.search.shapes import parse_ranges, tune_sizes
+from tilewright.search.shapes.ranges import drawn
 
-CASES = {"matmul": ("m=1..4096,n=64..4096,k=64..4096", 8), "softmax": ("m=1..4096,n=64..4096", 8)}
+CASES = {
+    "matmul": ("m=1..4096,n=64..4096,k=64..4096", 8, lambda m, n, k: 2 * m * n * k),
+    "softmax": ("m=1..4096,n=64..4096", 8, lambda m, n: 20 * m * n),
+    "layernorm": ("m=1..4096,n=64..4096", 8, lambda m, n: 20 * m * n),
+}
+MOST = 1e9
+"""Operations of a call that is timed."""
+OWN, OTHERS = 3, 3
+"""Start schedules of the shape, and the tree's other schedules (those that the model ranks first), that are timed beside."""
 
 
-def main() -> None:
-    """Print JSON lines, those of a case before its means."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--budget", type=float, default=60.0, help="seconds for each case")
-    p.add_argument("--threads", type=int, default=1)
-    p.add_argument("--case", choices=CASES, help="this one alone")
-    args = p.parse_args()
-    for kernel, (text, schedules) in CASES.items():
-        if args.case not in (None, kernel):
-            continue
-        fixed, ranges = parse_ranges(text)
-        began = time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder:
-            result = tune_sizes(
+def tune(folder: Path, case: str | None, budget: float, threads: int) -> None:
+    """Choose schedules, and keep the trees."""
+    for kernel, (text, schedules, _) in CASES.items():
+        if case in (None, kernel):
+            fixed, ranges = parse_ranges(text)
+            began = time.perf_counter()
+            found = tune_sizes(
                 kernel,
                 ranges,
                 "float32",
                 fixed=fixed,
                 schedules=schedules,
-                budget=args.budget,
-                threads=args.threads,
-                cache=Path(folder) / "cache.db",
+                budget=budget,
+                threads=threads,
+                cache=folder / "cache.db",
+                again=True,
             )
-        for x in result.losses:
-            print(json.dumps({"kernel": kernel, "at": x.label, "ours_s": x.ours, "best_s": x.best, "loss": round(x.loss, 4)}), flush=True)
-        row = {
+            assert found.tree is not None, found.message
+            said = {
+                "shapes": found.shapes,
+                "candidates": dict(found.counts),
+                "seconds": time.perf_counter() - began,
+                "message": found.message,
+            }
+            kept = {"kernel": kernel, "threads": threads, "budget": budget, "tree": found.tree.lines(), "loss_said": found.loss, **said}
+            (folder / f"{kernel}.json").write_text(json.dumps(kept, indent=1))
+            print("\n".join(found.tree.lines()), flush=True)
+
+
+def build(folder: Path, case: str | None, held: int) -> None:
+    """Build what is timed."""
+    device = get("cpu")
+    for kernel, (text, _, work) in CASES.items():
+        if case not in (None, kernel) or not (folder / f"{kernel}.json").exists():
+            continue
+        kept = json.loads((folder / f"{kernel}.json").read_text())
+        tree, (fixed, ranges) = parse_tree(kept["tree"]), parse_ranges(text)
+        rng, out = random.Random("held out"), []
+        shapes: dict[tuple[int, ...], dict[str, int]] = {}
+        while len(shapes) < held:
+            for s in drawn(ranges, 64, rng)[1 << len(ranges) :]:  # (without the corners)
+                if work(**s) <= MOST:
+                    shapes.setdefault(tuple(s.values()), s)
+        for s in list(shapes.values())[:held]:
+            k = normalise(make(kernel, {**fixed, **s}, "float32"))
+
+            def seconds(o: Any, k: Any = k, kept: Any = kept) -> float:
+                return estimate(apply_cached(k, o, device.target), kept["threads"], device.limits())
+
+            here = [as_here(k, o, device.target, seconds) for o in tree.schedules]
+            own = starts(k, device.target, kept["threads"])[:OWN]
+            others = sorted(dict.fromkeys(here), key=seconds)[:OTHERS]
+            wanted = list(dict.fromkeys([here[tree.at(s)], *own, *others]))
+            out.append((s, built(k, wanted, device), here[tree.at(s)], own[0]))
+            if len(out) % 10 == 0 or len(out) == held:
+                (folder / f"{kernel}.pickle").write_bytes(pickle.dumps(out))  # (what there is by now may be timed)
+                print(kernel, len(out), flush=True)
+
+
+def measure(folder: Path, case: str | None) -> None:
+    """Print JSON lines, those of a case before its means."""
+    device = get("cpu")
+    for kernel, (text, most, _) in CASES.items():
+        if case not in (None, kernel) or not (folder / f"{kernel}.pickle").exists():
+            continue
+        kept = json.loads((folder / f"{kernel}.json").read_text())
+        fixed, _ = parse_ranges(text)
+        losses, untuned = [], []
+        for s, codes, ours, first in pickle.loads((folder / f"{kernel}.pickle").read_bytes()):
+            times = [min(t) for t in timed(normalise(make(kernel, {**fixed, **s}, "float32")), codes, device)]
+            at = {o: t for (o, _, _), t in zip(codes, times, strict=True)}
+            best = min(at, key=at.__getitem__)
+            losses.append(at[ours] / at[best] - 1)
+            untuned.append(at.get(first, math.nan) / at[best] - 1)
+            row = {
+                "kernel": kernel,
+                "shape": s,
+                "us": 1e6 * at[ours],
+                "best_us": 1e6 * at[best],
+                "loss": losses[-1],
+                "first_start": untuned[-1],
+            }
+            print(json.dumps({**row, "ours": short(ours), "best": short(best)}), flush=True)
+        mean, other = (math.expm1(statistics.fmean(map(math.log1p, x))) for x in (losses, untuned))
+        summary = {
             "kernel": kernel,
-            "ranges": text,
-            "held_out": len(result.losses),
-            "loss_geomean": result.loss,
-            "loss_worst": result.worst,
-            "schedules": len(result.tree.schedules) if result.tree is not None else 0,
-            "shapes": result.shapes,
-            "budget_s": args.budget,
-            "took_s": round(time.perf_counter() - began, 1),
-            "note": result.message,
+            "held_out": len(losses),
+            "loss": mean,
+            "worst": max(losses),
+            "over_15_percent": sum(x > 0.15 for x in losses),
         }
-        print(json.dumps(row), flush=True)
+        print(json.dumps({**summary, "first_start": other, "first_start_worst": max(untuned), "most": most, **kept}), flush=True)
+
+
+def main() -> None:
+    """One step."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for step in ("tune", "build", "time"):
+        p.add_argument(f"--{step}", type=Path, metavar="FOLDER")
+    p.add_argument("--budget", type=float, default=60.0, help="seconds for each case")
+    p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--held", type=int, default=200, help="held-out shapes")
+    p.add_argument("--case", choices=CASES, help="this one alone")
+    args = p.parse_args()
+    if args.tune:
+        args.tune.mkdir(parents=True, exist_ok=True)
+        tune(args.tune, args.case, args.budget, args.threads)
+    if args.build:
+        build(args.build, args.case, args.held)
+    if args.time:
+        measure(args.time, args.case)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""How long a search may go on: seconds, measurements, a share of the roofline, or no gain for some generations."""
+"""How long a search may go on: seconds, measurements, a share of the roofline, no gain for some generations, or none that is expected."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..ir import argument_checks
 from ..ir.errors import UsageError
 from .interrupts import late_s
+from .outlook import PLATEAU, Outlook
 
 if TYPE_CHECKING:
     from .candidate_measurer import CandidateMeasurer
@@ -78,6 +79,8 @@ class Budget:
     trials: int | None = None
     stop_at: float | None = None
     patience: int | None = None
+    plateau: float | None = None
+    """Stop where another minute is expected to gain less than this share."""
     wish: bool = True
     """Whether a cached answer must have had as much; else these are only limits."""
 
@@ -100,6 +103,26 @@ class Budget:
         trials, patience = (None if n is None else int(n) for n in (trials, patience))  # NumPy's are numbers too
         return cls(seconds, trials, stop_at, patience)
 
+    @classmethod
+    def until(cls, text: str, budget: str | None = None, trials: int | None = None) -> Budget:
+        """What "plateau", "0.95-roofline" or a time such as "5m" ends, `budget` and `trials` being limits beside it. UsageError for another
+        text, or for two times."""
+        share = re.fullmatch(r"(\d*\.?\d+)-roofline", text.strip())
+        given = cls.make(budget, trials)
+        limits = given if budget is not None or trials is not None else replace(given, seconds=None)
+        if text.strip() == "plateau":
+            return replace(limits, plateau=PLATEAU)
+        if share is not None:
+            if not 0 < float(share[1]) <= 1:
+                raise UsageError(f"{text!r}: the share of the roofline is more than 0 and at most 1, such as 0.95-roofline")
+            return replace(given, stop_at=float(share[1]))
+        if budget is not None:
+            raise UsageError(f"--until {text} and --budget {budget} are both times; give one of them")
+        try:
+            return replace(limits, seconds=parse_seconds(text))
+        except UsageError:
+            raise UsageError(f"{text!r} is no end of a search: write plateau, 0.95-roofline or a time such as 5m") from None
+
     def __str__(self) -> str:
         parts = [written(self.seconds)] if self.seconds is not None else []
         parts += [f"{self.trials} trials"] if self.trials is not None else []
@@ -119,6 +142,7 @@ class Meter:
         self.clock = clock
         self.started = clock() if started is None else started
         self.measured = 0
+        self.outlook = Outlook()
         self.check_s = 0.0
         """What the second check of a winner is expected to take, in seconds."""
         self._best = float("inf")
@@ -180,6 +204,11 @@ class Meter:
         self._stale = 0 if best_s < 0.99 * self._best else self._stale + 1
         self._best = min(self._best, best_s)
 
+    @property
+    def minute(self) -> float | None:
+        """The share that another minute is expected to gain; None while too little is known."""
+        return None if self._first is None else self.outlook.gain_in(60.0, self.elapsed - self._first)
+
     def why_stop(self, roofline_s: float | None = None) -> str | None:
         """The limit that was reached, in words; None while the search may go on."""
         b = self.budget
@@ -191,4 +220,6 @@ class Meter:
             return f"{100 * b.stop_at:g} % of the roofline was reached"
         if b.patience is not None and self._stale >= b.patience:
             return f"no gain in {b.patience} generations"
+        if b.plateau is not None and (expected := self.minute) is not None and expected < b.plateau:
+            return f"a plateau: another minute is expected to gain {100 * expected:.2g} %"
         return None

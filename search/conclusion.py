@@ -71,7 +71,11 @@ def effort(so_far: RunState, meter: Meter, earlier: SearchEffort, ended: Ended) 
         spent = max(spent, budget.seconds)
     gave_up = budget.patience if ended.why.startswith("no gain") and budget.patience else 0
     cut = ended.interrupted or ended.fault is not None
-    return earlier.then(SearchEffort(spent, sum(so_far.counts.values()), ended.exhausted, gave_up, cut))
+    return earlier.then(SearchEffort(spent, sum(so_far.counts.values()), ended.exhausted, gave_up, cut, _minute(meter)))
+
+
+def _minute(meter: Meter) -> float:
+    return 1.0 if meter.minute is None else meter.minute
 
 
 def provisional(job: Job, so_far: RunState, meter: Meter, recorder: Recorder, earlier: SearchEffort, decision: Decision) -> None:
@@ -140,6 +144,7 @@ def conclude(
         "message": "; ".join(filter(None, [*said, *so_far.notes])),
         "failures": dict(so_far.failures),
         "earlier": earlier.candidates,
+        "minute": None if ended.exhausted else meter.minute,
         "exit_code": code,
     }
     if won is None:

@@ -78,7 +78,8 @@ class Result:
     this one went on from. `objective`: what was made small; `energy`: of a call, where it was measured
     (the fields of `measure.outcome.EnergyUse`); `scratch`: bytes beside the arguments; `start_value`: joules or bytes of the start schedule. `gain` is
     about the objective. `front`: of two objectives, each member's t_min, t_med, joules, scratch, opts (JSON list) and whether it
-    was checked twice, the fastest first. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
+    was checked twice, the fastest first. `minute`: the share that another minute of search is expected to gain, None where that is unknown
+    or nothing is left to try. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -118,6 +119,7 @@ class Result:
     scratch: int | None = None
     start_value: float | None = None
     front: tuple[dict[str, Any], ...] = ()
+    minute: float | None = None
 
     def __post_init__(self) -> None:
         from ..opts import ShownSchedule

@@ -19,7 +19,7 @@ from .finals import Decision
 from .interrupts import Deadline, OutOfTime, hold
 from .objective import SearchObjective
 from .run_state import Asked, RunState, Start
-from .strategy import BUSY, Strategy, ask, asker
+from .strategy import BUSY, Strategy, ask, asker, seconds
 from .warm_start import NOTHING, EarlierMeasurements, SearchEffort
 
 if TYPE_CHECKING:
@@ -183,6 +183,7 @@ class TuningRun:
         for m in self.known.today(fresh):
             if self.space.state(m.opts) is not None:
                 self.strategy.tell(m.opts, m)
+                self.meter.outlook.recall(seconds(m))
 
     def _submit(self, pipe: Pipeline, schedules: Sequence[Schedule], origins: dict[Schedule, str]) -> int:
         """Legal, unknown schedules go to the builders, best estimate first unless they are start schedules; the others are told at once."""
@@ -267,6 +268,8 @@ class TuningRun:
     def _conclude(self, m: Measurement, by: str) -> None:
         """Count, tell, record and report one outcome."""
         self.so_far.count(m)
+        if m.outcome != "illegal":
+            self.meter.outlook.tell(seconds(m))
         if log.listens():
             time = f", {1e6 * m.t_min:.6g} us" if m.t_min else ""
             log.debug("%s: %s%s, by %s%s", short(m.opts), m.outcome, time, by, f" ({m.detail})" if m.detail else "")

@@ -33,13 +33,15 @@ _ENOUGH = 0.95
 class SearchEffort:
     """All searches of one key with one version of the tool together: `seconds` of search and `candidates` that were
     tried. `complete`: there was nothing left to try. `patience`: generations without a gain after which the last one
-    gave up, 0 where it did not. `interrupted`: the last one was."""
+    gave up, 0 where it did not. `interrupted`: the last one was. `minute`: the share that another minute of the last one was expected to
+    gain, 1 where nothing was."""
 
     seconds: float = 0.0
     candidates: int = 0
     complete: bool = False
     patience: int = 0
     interrupted: bool = False
+    minute: float = 1.0
 
     @classmethod
     def of(cls, row: Row) -> SearchEffort | None:
@@ -50,7 +52,14 @@ class SearchEffort:
         made = {f.name: said.get(f.name, f.default) for f in fields(cls)}
         right = all(isinstance(v, (int, float)) and v >= 0 for v in made.values())
         return (
-            cls(float(made["seconds"]), int(made["candidates"]), bool(made["complete"]), int(made["patience"]), bool(made["interrupted"]))
+            cls(
+                float(made["seconds"]),
+                int(made["candidates"]),
+                bool(made["complete"]),
+                int(made["patience"]),
+                bool(made["interrupted"]),
+                float(made["minute"]),
+            )
             if right
             else None
         )
@@ -58,7 +67,7 @@ class SearchEffort:
     @property
     def json(self) -> dict[str, Any]:
         """Plain data."""
-        return {**asdict(self), "seconds": round(self.seconds, 3)}
+        return {**asdict(self), "seconds": round(self.seconds, 3), "minute": round(self.minute, 5)}
 
     def then(self, more: SearchEffort) -> SearchEffort:
         """This one, and `more` after it."""
@@ -68,6 +77,7 @@ class SearchEffort:
             self.complete or more.complete,
             max(self.patience, more.patience),
             more.interrupted,
+            more.minute,
         )
 
     def covers(self, budget: Budget | None) -> bool:
@@ -78,6 +88,8 @@ class SearchEffort:
         if budget is None:
             return not self.interrupted
         if budget.patience is not None and self.patience >= budget.patience:
+            return True
+        if budget.plateau is not None and self.minute < budget.plateau:
             return True
         asked = [self.candidates >= budget.trials] if budget.trials is not None else []
         asked += [self.seconds >= _ENOUGH * budget.seconds] if budget.seconds is not None else []

@@ -46,6 +46,11 @@ def run(p: Grammar) -> None:
         metavar="TIME",
         help="time to search for: 30s, 2m (default 30s, 60s for several sizes, none with --trials); all of a manifest shares it",
     )
+    p.add_argument(
+        "--until",
+        metavar="END",
+        help="when to stop: plateau (another minute is expected to gain less than 1 %%), 0.95-roofline, or a time such as 5m",
+    )
     p.add_argument("--trials", type=at_least(1), metavar="N", help="measurements to make at most; for each entry of a manifest")
     add_random(p, "the search and the inputs", None)
     p.add_argument(

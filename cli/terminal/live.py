@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...cache.objectives import TIME
 from ...measure.roofline import share
+from ...search.outlook import Outlook
 from .style import MOST_TEXT, OUTCOMES, bytes_text, clock, console, duration, factor, flops, opts_text, rate, soft_wrapped
 
 if TYPE_CHECKING:
@@ -161,6 +162,8 @@ class Quiet:
         self.clocks: Mapping[str, Any] = {}
         self.failures: dict[str, str] = {}
         self._quickest = math.inf
+        self._outlook = Outlook()
+        self._first: float | None = None
 
     def __enter__(self) -> Quiet:
         return self
@@ -180,6 +183,9 @@ class Quiet:
     def candidate(self, measurement: Measurement) -> None:
         """One candidate has an outcome."""
         self.counts[str(measurement.outcome.value)] += 1
+        if measurement.outcome != "illegal":
+            self._first = self.now() if self._first is None else self._first
+            self._outlook.tell(math.inf if measurement.t_min is None else measurement.t_min)
         if measurement.t_min is not None and measurement.t_min < self._quickest:
             self._quickest, self.clocks = measurement.t_min, measurement.clocks
         outcome = str(measurement.outcome.value)
@@ -206,6 +212,11 @@ class Quiet:
         if self.trials is not None:
             parts.append(f"{max(0, self.trials - self.counts.total())} trials left")
         return ", ".join(parts)
+
+    def worth(self) -> str:
+        """What another minute is expected to gain, in words; '' while too little is known."""
+        gain = None if self._first is None else self._outlook.gain_in(60.0, self.now() - self._first)
+        return "" if gain is None else f"another minute: about {100 * gain:.2g} % faster"
 
     def used(self) -> float:
         """Share of the budget that is used up, 0 to 1."""
@@ -265,7 +276,9 @@ class Plain(OnConsole):
         if must:
             self.line(f"{self.left():>12}  {self.name}")
         elif self.now() - self.last >= LINE_S:
-            self.line(f"{self.left():>12}  {self.counts.total()} candidates: {outcomes(self.counts)}")
+            self.line(
+                f"{self.left():>12}  {', '.join(filter(None, (f'{self.counts.total()} candidates: {outcomes(self.counts)}', self.worth())))}"
+            )
 
     def improved(self) -> None:
         assert self.top is not None
@@ -317,6 +330,8 @@ class Board(OnConsole):
         grid.add_row("phase", phase)
         grid.add_row("candidates", counts)
         grid.add_row("best", Text(reached(self.top), style="bold green") if self.top else "nothing valid yet")
+        if worth := self.worth():
+            grid.add_row("outlook", worth)
         if self.top:
             grid.add_row("", opts_text(self.top.opts))
         for outcome, text in self.failures.items():

@@ -102,6 +102,8 @@ def run(args: Namespace) -> int:
 
 def _other(args: Namespace) -> int | None:
     """The exit code of a run that is not about one kernel of one shape: a manifest, several sizes, a function of tensors; None for one that is."""
+    if args.until is not None and args.fleet:
+        raise UsageError("--until is for searches on this machine; give a fleet a --budget")
     if args.recorded:
         from .recorded import run as run_recorded
 
@@ -135,6 +137,10 @@ def _other(args: Namespace) -> int | None:
     from ..functions.tracing import is_tensor_function
 
     if is_tensor_function(args.kernel, args.shape):
+        if args.until is not None:
+            raise UsageError(
+                "--until is for kernels and manifests; a function's kernels share a --budget, which goes where it is worth most"
+            )
         from ..functions.tune_function import run as run_function
 
         only_time(args)
@@ -157,7 +163,7 @@ def _run(args: Namespace) -> int:
 
     shape = parse_shape(args.shape) if args.shape else None
     how = rivalry(args)
-    budget = Budget.make(args.budget, args.trials)
+    budget = Budget.make(args.budget, args.trials) if args.until is None else Budget.until(args.until, args.budget, args.trials)
     dtype_of(args.dtype or "float32")
     device = get_device(args.device)
     if args.mode != "require":
@@ -173,8 +179,8 @@ def _run(args: Namespace) -> int:
             shape=shape,
             dtype=args.dtype,
             device=args.device,
-            budget=args.budget,
-            trials=args.trials,
+            budget=args.budget if args.until is None else budget,
+            trials=args.trials if args.until is None else None,
             threads=args.threads,
             strategy=args.strategy,
             start=begin(args),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ...search.shapes import ShapesResult
 
-NOT_WITH = ("trials", "strategy", "study", "start", "against", "target")
+NOT_WITH = ("trials", "until", "strategy", "study", "start", "against", "target")
 """Options of `tune run` that are for a single shape."""
 
 

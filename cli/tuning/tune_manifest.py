@@ -73,7 +73,12 @@ def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: C
     """Tune all entries in `seconds` (None: each has its own budget), show it being done and sum it up; what became of each, and
     the exit code."""
     from ... import cache
+    from ...search.budget import Budget
     from ...search.manifest.tune_all import LEAST_S, tune_all
+
+    until = None if args.until is None else Budget.until(args.until, args.budget)
+    if until is not None and until.plateau is None and until.stop_at is None:
+        seconds = until.seconds
 
     def show(entry: Entry, share: float | None, trials: int | None, overall: Overall) -> Any:
         return display(entry.title, share, trials, args.quiet, out, overall.line, args.verbose)
@@ -87,7 +92,9 @@ def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: C
         began = time.monotonic()
         probe(found, out, args.quiet, seconds)
         left = None if seconds is None else max(LEAST_S, seconds - (time.monotonic() - began))
-        done = tune_all(found, store, seconds=left, trials=args.trials, again=again, strategy=args.strategy, show=show, told=told)
+        done = tune_all(
+            found, store, seconds=left, trials=args.trials, again=again, strategy=args.strategy, until=until, show=show, told=told
+        )
     out.print(summary(found, done))
     return done, ending(found, done, out)
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from ...ir.dtypes import index
 from ...ir.errors import OutOfTimeError, UsageError
@@ -21,7 +22,7 @@ SLICE_NS = 50_000_000
 """How long loops run before Python looks whether somebody pressed Ctrl-C, and at limits of time."""
 MAGNITUDES = 256
 """Combinations of the symbols' magnitudes whose threads are remembered."""
-SIZED = 64
+SIZED = 256
 """Values of the symbols whose words are remembered."""
 
 
@@ -35,6 +36,10 @@ class _Words:
         self.put = struct.Struct(f"={count}q").pack_into
         self.table = ctypes.addressof(self._table), len(places)
         self.arguments = *self.table, ctypes.addressof(self.words)
+
+    def filled(self, words: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+        """Other words that the same table may copy."""
+        return (ctypes.c_int64 * max(len(words), 1))(*words)
 
 
 class NativeCalls:
@@ -77,8 +82,8 @@ class NativeCalls:
         self._choices: dict[tuple[int, ...], ThreadChoice] = {}
         self._choice = ThreadChoice({}, ())
         self._values: tuple[int, ...] | None = None
-        self._sized: dict[tuple[int, ...], tuple[int, ...]] = {}
-        """The words that depend on the symbols, by their values."""
+        self._sized: dict[tuple[int, ...], tuple[tuple[int, ...], Any]] = {}
+        """What copies the words that depend on the symbols, by their values: arguments of `scatter`, and the words."""
         self._parametrised()
         if not symbols:
             self._size(())
@@ -156,9 +161,9 @@ class NativeCalls:
             if words is None:
                 if len(self._sized) >= SIZED:
                     self._sized.clear()
-                words = self._sized[values] = self._computed(*values)
-            self._counts.put(self._counts.words, 0, *words)
-            self._native.scatter(*self._counts.arguments)
+                made = self._counts.filled(self._computed(*values))
+                words = self._sized[values] = (*self._counts.table, ctypes.addressof(made)), made
+            self._native.scatter(*words[0])
         self._values = values
         magnitude = tuple([v.bit_length() for v in values])
         choice = self._choices.get(magnitude)

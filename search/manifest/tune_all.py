@@ -1,7 +1,7 @@
 """Tune everything that a manifest asks for and this machine can run, within one budget.
 
-What is cached and valid costs nothing; what is left of the budget is shared by weight among what is left to tune, so
-time that one entry did not use flows on to the others. An entry that fails does not end the run, Ctrl-C does, and
+What is cached and valid costs nothing; what is left of the budget is spent where it is worth most (`search.outlook.Spending`): time that
+one entry did not use flows on to the others. An entry that fails does not end the run, Ctrl-C does, and
 what was tuned before stays."""
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from ...ir.errors import DeviceError, OutOfTimeError, TilewrightError
 from .. import strategy as strategies
 from ..budget import DEFAULT_SECONDS, SPENT
 from ..interrupts import Deadline, OutOfTime
+from ..outlook import Spending
 from .required import like, target_of
 
 if TYPE_CHECKING:
     from ...cache import Cache
     from ...devices import Device
+    from ..budget import Budget
     from ..progress import Progress
     from ..result import Result
     from .manifest_file import Entry, Manifest, Place
@@ -97,6 +99,7 @@ def tune_all(
     trials: int | None = None,
     again: bool = False,
     strategy: str | None = None,
+    until: Budget | None = None,
     show: Show,
     told: Callable[[Done, Overall], None] = lambda d, o: None,
     clock: Callable[[], float] = time.monotonic,
@@ -104,7 +107,7 @@ def tune_all(
     """One Done for each entry, in the manifest's order; `told` hears of each as it is known.
 
     `seconds`: the budget of all (None: each has its own, by default 30 s unless `trials` are given); `trials`:
-    measurements of each entry; `again`: tune what is cached too; `strategy` goes before what the manifest says.
+    measurements of each entry; `until`: a plateau or a share of the roofline that ends each of them; `again`: tune what is cached too; `strategy` goes before what the manifest says.
     Raises CacheError where the cache cannot be written; everything else is a Done."""
     overall = Overall(len(manifest.entries), seconds, clock)
     results: dict[int, Done] = {}
@@ -129,15 +132,22 @@ def tune_all(
                     todo.append((i, entry, *where))
             if todo:
                 cache.ensure_writable()
-            for n, (i, entry, device, threads) in enumerate(todo):
-                if overall.left is not None and overall.left <= 0:
+            spending = Spending([e.weight for _, e, *_ in todo], lambda: overall.left)
+            for n, given, more in spending:
+                i, entry, device, threads = todo[n]
+                if not more and overall.left is not None and overall.left <= 0:
                     conclude(i, Done(entry, LEFT, message=SPENT))
                     continue
-                overall.busy = True
-                share = _share(entry, overall.left, [e.weight for _, e, *_ in todo[n:]], trials)
-                done = _tune(entry, device, threads, cache, share, trials, again, strategy, show, overall)
+                overall.busy = not more
+                share = _share(entry, given, trials, until)
+                done = _tune(entry, device, threads, cache, share, trials, again or more, strategy, until, show, overall)
                 overall.busy = False
-                conclude(i, done)
+                spending.minute[n] = done.result.minute if done.result is not None and entry.budget is None and trials is None else None
+                if not more:
+                    conclude(i, done)
+                elif done.status == TUNED:
+                    overall.done[overall.done.index(results[i])] = results[i] = done
+                    told(done, overall)
                 if done.status == INTERRUPTED:
                     break
     except KeyboardInterrupt:  # between two entries
@@ -174,14 +184,12 @@ def _cached(entry: Entry, device: Device, threads: int, cache: Cache) -> Done | 
     return None if found is None else Done(entry, CACHED, found)
 
 
-def _share(entry: Entry, left: float | None, weights: Sequence[float], trials: int | None) -> float | None:
-    """Seconds for the next of the entries that remain, which have these `weights`, its own first."""
+def _share(entry: Entry, given: float | None, trials: int | None, until: Budget | None) -> float | None:
+    """Seconds for an entry, of which the whole budget has some for it."""
     own = entry.budget
-    if left is None:
-        return own if own is not None or (trials or entry.trials) else DEFAULT_SECONDS
-    whole = sum(weights)
-    share = max(LEAST_S, left * (weights[0] / whole if whole else 1 / len(weights)))
-    return share if own is None else min(share, own)
+    if given is None:
+        return own if own is not None or trials or entry.trials or (until and until.plateau) else DEFAULT_SECONDS
+    return max(LEAST_S, given) if own is None else max(LEAST_S, min(given, own))
 
 
 def _tune(
@@ -193,6 +201,7 @@ def _tune(
     trials: int | None,
     again: bool,
     strategy: str | None,
+    until: Budget | None,
     show: Show,
     overall: Overall,
 ) -> Done:
@@ -200,6 +209,7 @@ def _tune(
     from ..budget import Budget
 
     most = trials if trials is not None else entry.trials
+    ends = (None, None, None) if until is None else (until.stop_at, None, until.plateau)
     try:
         with show(entry, share, most, overall) as progress:
             result = tune(
@@ -208,7 +218,7 @@ def _tune(
                 dtype(entry.dtype) if entry.dtype else None,
                 device,
                 # an answer that is checked here is not searched for again because there happens to be time
-                Budget(share, most, wish=entry.budget is not None or most is not None),
+                Budget(share, most, *ends, wish=entry.budget is not None or most is not None),
                 threads=threads,
                 strategy=strategy or entry.strategy,
                 start=entry.start,

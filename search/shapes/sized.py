@@ -49,6 +49,8 @@ _AGAIN = 8
 """Shapes after which the schedules are chosen anew."""
 _DOUBT = 1.0
 """How much the model counts beside what was timed (a shape of the very sizes would count 5)."""
+_UNTRIED = 0.3
+"""What is added to the cost of a schedule that was timed nowhere, when schedules are chosen: what only the model praises is no answer."""
 _HARD = 2.0
 """Where sizes are ranges, this times a cost's square is added to it, so that no shape pays for all others."""
 _ANCHORS = 8
@@ -227,7 +229,7 @@ class SizeSearch:
 
     def _costs(self, schedules: Sequence[Schedule]) -> list[list[float]]:
         """What `choice` wants: for each shape, the cost of each schedule."""
-        costs = [self.expected(s, schedules) for s in self.shapes]
+        costs = [self.expected(s, schedules, _UNTRIED) for s in self.shapes]
         return costs if self.how == "worst" or not self.hard else [[c + _HARD * c * c for c in row] for row in costs]
 
     def _spread(self) -> list[Shape]:
@@ -236,25 +238,29 @@ class SizeSearch:
         random.Random(self.random_seed).shuffle(out)
         return sorted(out, key=lambda s: not s.times)
 
-    def expected(self, shape: Shape, schedules: Sequence[Schedule]) -> list[float]:
+    def expected(self, shape: Shape, schedules: Sequence[Schedule], untried: float = 0.0) -> list[float]:
         """The cost of each schedule at a shape, as `choice` has costs: as it was timed there, else as the model has it, corrected by how wrong
-        that was of the schedule at near shapes (on logarithmic scales; kernel regression: Nadaraya, 1964)."""
+        that was of the schedule at near shapes (on logarithmic scales; kernel regression: Nadaraya, 1964). `untried` is added where nothing is known of it, and less where it was timed
+        nearer."""
         logs = [math.log(x) for x in shape.sizes.values()]
         near = []
         for other in self.shapes:
             if other.wrong and other is not shape:
                 away = sum((a - math.log(b)) ** 2 for a, b in zip(logs, other.sizes.values(), strict=True))
                 near.append((1 / (0.2 + away), other.wrong))
-        out = []
+        out, doubts = [], []
         for s in schedules:
             known = shape.time(s)
+            doubts.append(0.0)
             if known is None:
                 seen = [(w, wrong[s]) for w, wrong in near if s in wrong]
-                off = sum(w * x for w, x in seen) / (_DOUBT + sum(w for w, _ in seen))
+                whole = _DOUBT + sum(w for w, _ in seen)
+                off = sum(w * x for w, x in seen) / whole
+                doubts[-1] = untried * _DOUBT / whole
                 known = shape.estimate(s) * math.exp(shape.usual + off)
             out.append(known)
         best = min([shape.best, *out])
-        return [_cost(t, best) for t in out]
+        return [_cost(t, best) + doubt for t, doubt in zip(out, doubts, strict=True)]
 
     def tree(self, most: int, ranges: Ranges) -> SizeTree:
         """The tree of at most so many schedules."""

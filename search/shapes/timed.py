@@ -7,6 +7,7 @@ unchecked, so the last check is made all the same; how long it took past the bud
 from __future__ import annotations
 
 import time
+from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,7 @@ class Allowance:
     def __init__(self, seconds: float, started: float, clock: Callable[[], float] = time.monotonic) -> None:
         """`started`: the moment on `clock` from which the budget counts."""
         self.seconds, self.started, self._clock = seconds, started, clock
-        self._longest: dict[str, float] = {}
+        self._took: dict[str, list[float]] = {}
 
     @property
     def spent(self) -> float:
@@ -77,17 +78,22 @@ class Allowance:
 
     @contextmanager
     def step(self, kind: str) -> Iterator[None]:
-        """Inside, one step of a kind is made. The longest that one took is what the next is expected to take."""
+        """Inside, one step of a kind is made. The next is expected to take half as long again as such steps mostly took: one that stood still,
+        because the machine was busy elsewhere, says nothing of the others."""
         began = self._clock()
         try:
             yield
         finally:
-            self._longest[kind] = max(self._longest.get(kind, 0.0), self._clock() - began)
+            insort(self._took.setdefault(kind, []), self._clock() - began)
+
+    def _next(self, kind: str) -> float:
+        took = self._took.get(kind, [0.0])
+        return min(took[-1], 1.5 * took[len(took) // 2])
 
     def fits(self, share: float, *kinds: str) -> bool:
         """Whether one more step of each of `kinds` is expected to end before `share` of the budget is spent; one that was never made is
         taken to be short."""
-        return self.spent + sum(self._longest.get(k, 0.0) for k in kinds) < share * self.seconds
+        return self.spent + sum(map(self._next, kinds)) < share * self.seconds
 
     def slice(self, share: float, before: float, pieces: int) -> float | None:
         """Seconds for the next of `pieces` searches that have `share` of the budget together, and must end when `before` of it is spent;

@@ -85,21 +85,32 @@ def tune_now(
     """Tune the kernels that have no exact answer, heaviest first, until the budget is spent. Returns how many were tuned. What
     was found is in the cache; Ctrl-C keeps that, and ends the call. `begins`: called with each kernel and the seconds that it gets."""
     from ...search import tune
+    from ...search.outlook import Spending
 
     todo = shares(kernels, options)
     end = time.monotonic() + sum(s for _, s in todo)
     done = 0
-    for number, (k, seconds) in enumerate(todo):
-        if number and time.monotonic() + LEAST_S > end:
+    spending = Spending([s for _, s in todo], lambda: end - time.monotonic())
+    for number, seconds, more in spending:
+        k = todo[number][0]
+        if (number or more) and time.monotonic() + LEAST_S > end:
             break
-        assert k.kernel is not None
+        assert k.kernel is not None and seconds is not None
         if begins is not None:
             begins(k, seconds)
         try:
-            tune(without_aliases(k.kernel), device=place.device, threads=place.threads, cache=place.cache, budget=seconds)
+            found = tune(
+                without_aliases(k.kernel),
+                device=place.device,
+                threads=place.threads,
+                cache=place.cache,
+                budget=max(LEAST_S, seconds),
+                retune=more,
+            )
+            spending.minute[number] = found.minute
         except OutOfTimeError:  # a busy machine: the next kernel may be a smaller one
             continue
-        done += 1
+        done += not more
     if todo and not done:
         spent = sum(s for _, s in todo)
         warnings.warn(f'no kernel was tuned in {spent:.3g} s: give jit a longer budget=, such as "30s"', stacklevel=2)

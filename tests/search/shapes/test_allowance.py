@@ -27,7 +27,7 @@ def test_a_short_budget_begins_no_search() -> None:
     assert LEAST_S > 36.0 - 35.0 and long.slice(0.5, 0.6, 3) is None
 
 
-def test_a_step_is_expected_to_take_what_the_longest_of_its_kind_took() -> None:
+def test_a_step_is_expected_to_take_what_such_steps_mostly_took() -> None:
     clock = Clock()
     a = Allowance(20.0, clock.now, clock)
     assert a.fits(0.1, "check"), "the first is taken to be short"
@@ -43,6 +43,15 @@ def test_a_step_is_expected_to_take_what_the_longest_of_its_kind_took() -> None:
     assert a.said() == ""
     clock.now += 10.5
     assert a.said() == "the checks at the end took 1.5 s more than the budget"
+
+
+def test_a_step_that_stood_still_says_nothing_of_the_next() -> None:
+    clock = Clock()
+    a = Allowance(100.0, clock.now, clock)
+    for seconds in (1.0, 1.0, 40.0, 1.0):
+        with a.step("timed"):
+            clock.now += seconds
+    assert a.fits(0.45, "timed") and not a.fits(0.44, "timed")
 
 
 def test_ranges_and_lists_are_read() -> None:
