@@ -147,7 +147,10 @@ class NestEval(MemoryAccess):
         if node.dtype is index and op not in ("where", "cast") and op not in INTEGER:
             return self.index(over_parts(node, self.low.ctx.axis_index), asg)
         if op in ("lt", "le", "eq", "ne") and node.src[0].dtype is index and not unbounded(node.src):
-            return self._compare(op, node.src[0], node.src[1], asg)
+            out = self._compare(op, node.src[0], node.src[1], asg)
+            if node in self.low.scope.begun and not any(asg.get(p.name) for p in self.regs if p.axis in self.nest.reduce_axes):
+                b.begun.add(out)
+            return out
         if op == "add" and not self._joined.isdisjoint(node.src):
             x, y = node.src if node.src[1] in self._joined else node.src[::-1]
             return b.op("fma", *(self.value(s, asg) for s in y.src), self.value(x, asg))

@@ -274,6 +274,9 @@ class Indices(ABC):
         short = self.as_int32(over_parts(ix.add(y, x, -1), table), asg) if vec is not None else None
         if short is not None:
             return b.op(op, b.const(0, int32, self.width), short)
+        if vec is not None and vec.lanes == 1 and lane and fits(self.span(over_parts(ix.add(y, x, -1), table))):
+            scalar = b.op("cast", b.op("add", vec, self.low.scalar(base, c)), dtype=int32)
+            return b.op(op, b.multiples(-lane, self.width, int32), b.splat(scalar, self.width))
         if vec is not None:
             return b.op(op, b.const(0), self.join(self.low.scalar(base, c), lane, vec))
         if not lane:

@@ -180,7 +180,7 @@ class Lowering:
         """The iterations [lo, hi) in the code; a single one whose number is known needs no loop."""
         if piece.at is None:
             lo, hi = map(self.scalar, ends)
-            with self.b.loop(part.name, lo, hi, 1, init, piece.maybe) as loop:
+            with self.b.loop(part.name, lo, hi, 1, init, piece.maybe, piece.maybe and piece.most == 1) as loop:
                 yield loop
         else:
             loop = Loop(self.b.const(piece.at), list(init))

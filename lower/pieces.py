@@ -37,16 +37,17 @@ class Scope:
     """The surroundings of the code that is emitted next.
 
     `opened`: loops that are open, outer to inner. `nests`: the nests whose loops are being opened, which decides what is staged.
-    `tiles`: staged tiles that are filled. `holds`: conditions known to hold, each with the folded axis it is written over. `whole`:
+    `tiles`: staged tiles that are filled. `holds`: conditions known to hold, each with the folded axis it is written over; `begun`: those that hold in the first register copy. `whole`:
     axes along which no point past the extent is reached. `fixed`: loop variables whose value is known. `ranges`: of loop variables,
     the first and last iteration of the piece that is open. `border`: the axis of which a short piece is open. `ragged`: axes whose last,
     partial step is open. `streaming`: the outputs that are stored to past the caches. `closing`: by name of a reduction, who takes
-    its accumulators."""
+    its accumulators. `copies`: which register copy of some parts the code is for, where it is not for all."""
 
     opened: Mapping[str, Part] = field(default_factory=dict)
     nests: tuple[Nest, ...] = ()
     tiles: Mapping[str, tuple[StagePlan, Mem]] = field(default_factory=dict)
     holds: frozenset[tuple[Node, Node]] = frozenset()
+    begun: frozenset[Node] = frozenset()
     whole: frozenset[Node] = frozenset()
     fixed: Mapping[Node, Node] = field(default_factory=dict)
     ranges: Mapping[Node, Interval] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Scope:
     ragged: frozenset[Node] = frozenset()
     streaming: frozenset[str] = frozenset()
     closing: Mapping[str, Closing] = field(default_factory=dict)
+    copies: Mapping[str, int] = field(default_factory=dict)
 
 
 # cuts -----------------------------------------------------------------------------------------------------------------
@@ -117,8 +119,9 @@ BORDER = 8
 class Piece:
     """Iterations `between` two of a loop, all of them if that is None. `whole`: axes of which they reach no point past the extent.
     `at`: their only number, where it is known. `partial`: the last step, which is not whole. `border`: few of the loop's iterations.
-    `holds`: conditions that hold in all of them, each with the axis of the loop. `maybe`: there may be no iteration `between` the
-    two."""
+    `holds`: conditions that hold in all of them, each with the axis of the loop; `begun`: those that hold in the first of
+    their register copies. `maybe`: there may be no iteration `between` the
+    two; `most`: how many there are at most, where that is known."""
 
     between: tuple[Node, Node] | None = None
     whole: frozenset[Node] = frozenset()
@@ -126,7 +129,9 @@ class Piece:
     partial: bool = False
     border: bool = False
     holds: frozenset[tuple[Node, Node]] = frozenset()
+    begun: frozenset[Node] = frozenset()
     maybe: bool = False
+    most: int | None = None
 
 
 ALL = Piece()
@@ -212,8 +217,8 @@ def entered(sched: Scheduled, scope: Scope, part: Part, piece: Piece) -> Scope:
         # a last tile may be nearly whole; what is less than a step of the innermost loop is little work
         ragged |= {a for a, p in sched.plans.items() if (p.fold is part or a is part.axis) and p.block == part.stride}
     border = part.axis if piece.border else scope.border
-    holds = scope.holds | piece.holds
-    return replace(scope, whole=scope.whole | piece.whole, fixed=fixed, ranges=ranges, border=border, ragged=ragged, holds=holds)
+    known = {"holds": scope.holds | piece.holds, "begun": scope.begun | piece.begun, "whole": scope.whole | piece.whole}
+    return replace(scope, fixed=fixed, ranges=ranges, border=border, ragged=ragged, **known)
 
 
 def trips(sched: Scheduled, scope: Scope, part: Part) -> Node:

@@ -88,7 +88,7 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
     best, top = Vectors(regs), 0.0
     ordered = nest.value.expr.axis if nest.value is not None and isinstance(nest.value.expr, Scan) and in_steps(nest.value) else None
     wide = [(p, n) for p in regs if p.kind == "upcast" and p.axis is not ordered and (n := min(s.width, p.trips & -p.trips)) >= 2]
-    reads = [n for n in walk(*exprs) if n.op in ("load", "ref")] if wide else []
+    reads = [n for n in walk(*exprs) if n.op in ("load", "ref") and not _once_a_row(nest, n)] if wide else []
     scores = {p: _score(s, nest, p, exprs, reads, held) for p, _ in wide}
     if wide and max(scores.values()) <= 0.0:
         scores = {p: score + _saved(s, nest, p, exprs) + _blocks(s, nest, p, exprs) for p, score in scores.items()}
@@ -98,6 +98,11 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
         if score > top or (score == top and wider):
             best, top = Vectors(regs, p, width), score
     return _across_groups(s, nest, exprs, best)
+
+
+def _once_a_row(nest: Nest, n: Node) -> bool:
+    """Whether a load says where a row of a reduction begins or ends, and no more: it is read before the row."""
+    return nest.kind == "reduce" and n.op == "load" and n.dtype.is_int and axes_of(n).isdisjoint(nest.reduce_axes)
 
 
 def _saved(s: Loops, nest: Nest, part: Part, exprs: Sequence[Node]) -> float:

@@ -6,7 +6,7 @@ read-only parameters move too, but never out of an `If`. Barriers and shuffles b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from operator import add, mul, sub
 from typing import Any
 
@@ -56,6 +56,8 @@ class Builder:
         self._zeros: set[Val] = set()
         self._numbers: dict[Val, int] = {}
         self._widened: dict[Val, Val] = {}
+        self.begun: set[Val] = set()
+        """Masks that hold in their first lane."""
 
     # blocks -------------------------------------------------------------------------------------------------------
     @contextmanager
@@ -72,10 +74,18 @@ class Builder:
 
     @contextmanager
     def loop(
-        self, label: str, lo: Val, hi: Val, step: int = 1, init: Sequence[Val] = (), maybe: bool = False, once: bool = False
+        self,
+        label: str,
+        lo: Val,
+        hi: Val,
+        step: int = 1,
+        init: Sequence[Val] = (),
+        maybe: bool = False,
+        once: bool = False,
+        rare: bool = False,
     ) -> Iterator[Loop]:
         """Open a loop; set `.yields` before leaving it, read `.results` after. `maybe`: it may have no iteration; `once`: it has one at
-        most, and nothing in it is to be read where it has none."""
+        most, and nothing in it is to be read where it has none; `rare`: it mostly has none."""
         depth = len(self._scopes)
         body = Block()
         var = self._val(index, 1, depth, "")
@@ -84,8 +94,12 @@ class Builder:
         yield loop
         self._scopes.pop()
         loop.results = [self._val(v.dtype, v.lanes, depth - 1) for v in init]
-        made = For(label, var, lo, hi, step, list(init), loop.carried, body, loop.yields, loop.results, maybe, once)
+        made = For(label, var, lo, hi, step, list(init), loop.carried, body, loop.yields, loop.results, maybe, once, rare)
         self._scopes[-1].block.stmts.append(made)
+
+    def branch(self, cond: Val, init: Sequence[Val], rare: bool = False) -> AbstractContextManager[Loop]:
+        """Open what is done where a scalar bool holds, as a loop of one iteration or none."""
+        return self.loop("if", self.const(0), self.op("cast", cond, dtype=index), 1, init, True, True, rare)
 
     @contextmanager
     def when(self, cond: Val) -> Iterator[None]:
@@ -310,13 +324,18 @@ class Builder:
         return 0
 
     def _pure(self, op: str, dtype: DType, lanes: int, args: tuple[Val, ...], attr: Attr, key: object, floor: int = 0) -> Val:
-        depth = floor
+        depth = 0
         for a in args:
             if a.depth > depth:
                 depth = a.depth
-        scope = self._scopes[depth]
         full = (op, dtype, lanes, args, key)
-        found = scope.cse.get(full)
+        found = None
+        while found is None and depth < floor:  # (what was loaded before a branch is there in it)
+            found = self._scopes[depth].cse.get(full)
+            depth += 1
+        scope = self._scopes[depth]
+        if found is None:
+            found = scope.cse.get(full)
         if found is None:
             found = scope.cse[full] = self._val(dtype, lanes, depth)
             scope.block.stmts.append(Instr(op, found, args, attr))

@@ -205,7 +205,7 @@ class Block:
 class For:
     """for var in range(lo, hi, step), at least one iteration unless there may be none (`maybe`). `carried[i]` starts as `init[i]`, is replaced by `yields[i]`
     after each iteration, and its final value is `results[i]` (defined in the enclosing block). `label` names the axis part. `once`: `hi` is
-    `lo` or one more, so that the loop is a branch."""
+    `lo` or one more, so that the loop is a branch; `rare`: it is mostly not taken."""
 
     label: str
     var: Val
@@ -219,6 +219,7 @@ class For:
     results: list[Val]
     maybe: bool = False
     once: bool = False
+    rare: bool = False
 
 
 @dataclass(slots=True)

@@ -39,6 +39,7 @@ from .start_rules import (
     CPU_RULES,
     CPU_TEMPLATES,
     EACH_AXIS,
+    ENTRIES,
     FOLDS,
     GPU_RULES,
     GPU_TEMPLATES,
@@ -118,7 +119,7 @@ def _of_bytes(f: StartFacts) -> list[Opts]:
 def _ranked(f: StartFacts, phase: bool) -> Iterable[Opts]:
     """The guesses for a processor, kind by kind, of each kind best first by the model."""
     trials, kernel = f.trials, f.kernel
-    yield from (o for o in map(trials.legal, RESIDUES.guesses(f)) if o is not None)
+    yield from (o for o in map(trials.legal, chain(RESIDUES.guesses(f), ENTRIES.guesses(f))) if o is not None)
     groups = list(GROUPS.guesses(f)) if reduced_rows(kernel) is None else []
     if not f.has("scan"):  # (along a scan its steps wait for each other: other lanes may be better)
         yield from _better_tiles(f, groups)
@@ -254,7 +255,7 @@ def _packed_where_quicker(trials: Trials, packed: _Choice, found: list[Opts]) ->
 def _ask_rules(choice: _Choice) -> None:
     """Ask the first kind of rules that has a legal guess: as in the ranked choice, what has a fold's start schedules needs no other."""
     f = choice.f
-    if choice.take_first(RESIDUES.guesses(f)):
+    if choice.take_first(chain(RESIDUES.guesses(f), ENTRIES.guesses(f))):
         return
     near = next(GROUPS.guesses(f), None)
     if near is not None:

@@ -21,14 +21,25 @@ RESULTS = (8, 16, 4, 2, 1)
 """Vectors of results that are summed up at once."""
 STEPS = (2, 4)
 """Vectors of a row that are read in a step."""
-BESIDE, SHORT, LONG_ROWS = 4, 8, 32
-"""Short rows side by side, how many entries of each are taken at once, and from which mean on rows are long."""
+BESIDE, PICKED, LONG_ROWS = 8, 8, 32
+"""Rows whose sums are made together, how many entries are gathered at once, and from which mean on rows are long."""
+LONG_STEPS = 4
+"""Vectors of long rows that are read in a step."""
 COLUMNS = 8
 """Vectors of columns that are summed up at once where each row has many: the entries are read again for the next."""
 ROWS, ITEMS = 16, 64
 """Rows of a work item, and how many of those are enough for any number of threads."""
 GATHERED = 4
 """Elements that are gathered in a step, as many at once as cost no more than one by one."""
+
+
+class RowsOfEntries(StartRule):
+    """Rows of entries that lie one after the other, from where to where each goes being data: rows of sparse matrices, and segments."""
+
+    name = "rows of entries"
+
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
+        return _entries(f)
 
 
 class RaggedRows(StartRule):
@@ -38,7 +49,6 @@ class RaggedRows(StartRule):
 
     def guesses(self, f: StartFacts) -> Iterator[Opts]:
         kernel = f.kernel
-        yield from _entries(f)
         reducing = [n for n in f.reductions if n.axes and _by_data(n)]
         joined = dict.fromkeys(family_name(kernel, a) for n in reducing for a in n.reduce_axes if len(kernel.families[a.arg.family]) > 1)
         for wish in dict.fromkeys((*w, *more) for n in reducing for w in _lanes(f, n) for more in _other_reductions(f, n)):
@@ -50,13 +60,10 @@ class RaggedRows(StartRule):
                 if f.threads == 1:
                     yield (*wish, *together)
 
-    def quick(self, f: StartFacts) -> list[Opts]:
-        return list(_entries(f))
-
 
 def _entries(f: StartFacts) -> Iterator[Opts]:
-    """For rows of entries that lie one after the other: a few short rows side by side, or a long one by whole vectors.
-    Where each row has columns, they are the lanes, and rows and entries come one by one."""
+    """For rows of entries that lie one after the other: each by vectors, the sums of several across their lanes together. Where each row has
+    columns, they are the lanes, and rows and entries come one by one."""
     for n in f.reductions:
         found = [(a, x[1]) for a in n.reduce_axes for c in conditions(n) for x in (sides(c),) if x is not None and a in axes_of(x[0])]
         for axis, data in found[:1]:
@@ -71,10 +78,10 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
                 lanes = (opt("UPCAST", site_name(columns[0]), fit(size, min(size, COLUMNS * f.lanes))),)
                 yield (*lanes, *items) if f.threads > 1 else lanes
                 continue
-            side_by_side = (opt("UPCAST", site_name(rows[0]), BESIDE), opt("UPCAST", site_name(axis), SHORT))
-            whole = (opt("UPCAST", site_name(axis), 2 * f.lanes),)
-            for wish in (side_by_side, whole) if mean <= LONG_ROWS else (whole, side_by_side):
-                yield (*wish, *items) if f.threads > 1 else wish
+            entries = min(f.lanes, PICKED) if _gathered(n, axis) else f.lanes * (1 if mean <= LONG_ROWS else LONG_STEPS)
+            beside = (opt("UPCAST", site_name(rows[0]), min(BESIDE, extent(rows[0]))),)
+            wish = (*beside, opt("UPCAST", site_name(axis), entries)) if f.target.gathers or not _gathered(n, axis) else ()
+            yield (*wish, *items) if f.threads > 1 else wish
 
 
 def _lanes(f: StartFacts, n: Nest) -> Iterator[Opts]:
@@ -110,4 +117,4 @@ def _other_reductions(f: StartFacts, n: Nest) -> Iterator[Opts]:
 
 def _gathered(n: Nest, axis: Node) -> bool:
     """Whether single elements lie where data says that changes along an axis."""
-    return any(axis in axes_of(i) and any(x.op == "load" for x in walk(i)) for _, at, _ in loads(*n.roots) for i in at[-1:])
+    return any(any(x.op == "load" and axis in axes_of(x) for x in walk(i)) for _, at, _ in loads(*n.roots) for i in at[-1:])

@@ -14,7 +14,7 @@ from .gpu.thread_products import ThreadProducts
 from .gpu.thread_rows import ThreadColumns, ThreadCopies, ThreadPoints, ThreadRows, ThreadTransposed
 from .neighbour_groups import InterleavedSums, NeighbourGroups, SumsOfGroups
 from .ordered_sums import ColumnsInChains, ProductsAlongRows
-from .ragged_rows import RaggedRows
+from .ragged_rows import RaggedRows, RowsOfEntries
 from .register_tiles import NeighbouringRows, ReusedReads, TinyAxes
 from .residue_classes import ResidueClasses
 from .row_schedules import Columns, EachAxis, FewColumns, Rows, SumsOfGatheredRows
@@ -28,7 +28,7 @@ from .weighted_folds import WeightedFolds
 
 GROUPS, FOLDS, CONTRACTIONS, ROWS = NeighbourGroups(), WeightedFolds(), Contractions(), Rows()
 ROWS_AGAINST_ROWS, REUSED_READS, UNROLLED_STEPS = RowsAgainstRows(), ReusedReads(), UnrolledSteps()
-EACH_AXIS, TRANSPOSED, RESIDUES, SCALED_BYTES = EachAxis(), Transposed(), ResidueClasses(), ScaledBytes()
+EACH_AXIS, TRANSPOSED, RESIDUES, SCALED_BYTES, ENTRIES = EachAxis(), Transposed(), ResidueClasses(), ScaledBytes(), RowsOfEntries()
 ALONG_ROWS, COLUMN_CHAINS = ProductsAlongRows(), ColumnsInChains()
 
 SPECIAL: tuple[StartRule, ...] = (
@@ -62,6 +62,7 @@ CPU_RULES: tuple[StartRule, ...] = (
     GROUPS,
     FOLDS,
     RESIDUES,
+    ENTRIES,
     SCALED_BYTES,
     CONTRACTIONS,
     UNROLLED_STEPS,

@@ -168,7 +168,8 @@ def masked_load(
     b, low = ev.b, ev.low
     mask, alone = b.splat(masks[0], lanes), masks[1]
     known = b.known(mask)  # (of a vector that has an element nothing is asked)
-    elements = None if isinstance(known, tuple) and any(known) else _elements(ev, mem)
+    some = mask in b.begun or (isinstance(known, tuple) and any(known))
+    elements = None if some else _elements(ev, mem)
     if vec is None:
         first, last = ev.span(ix.add(base, const(c)))
         if elements is None or (-lanes < first and last < ix.bounds(elements)[0]):  # (some lane of each may be an element)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial, reduce
 from math import prod
@@ -25,7 +26,7 @@ from ..storage import Array, Assignment, Key
 from .addition_chains import ShortChains
 from .dot import Dot
 from .early_exit import unless_final, unless_skipped
-from .nest_loops import carry
+from .nest_loops import alone, carry
 from .partial_results import across
 
 LINE = 64
@@ -152,9 +153,24 @@ class Accumulators:
         """Accumulate through the reduce loops."""
         if empty:
             return accs
+        apart = alone(self.low, self.n, loops) if self.dot is None and not self.low.scope.copies else ()
+        if apart:
+            return self._run_apart(apart, loops, accs)
         if self.chains is not None:
             self.chains = replace(self.chains, starts=self.begun())
         return self.ended(carry(self.low, loops, [*accs, *self.more_carried(loops)], self._steps, self.chains))
+
+    def _run_apart(self, rows: Sequence[Part], loops: Sequence[Part], accs: Sequence[Val]) -> list[Val]:
+        """Accumulate through the reduce loops of one row after the other."""
+        final = dict(enumerate(accs))
+        for copies in self.ev.assignments(rows):
+            own = copy(self)
+            at = [i for i, (s, _) in enumerate(self.keys) if copies.items() <= s.items()]
+            own.keys = [self.keys[i] for i in at]
+            own.live = [s for s in self.live if copies.items() <= s.items()]
+            with self.low.within(copies=copies):
+                final |= zip(at, own.run(loops, [accs[i] for i in at], False), strict=True)
+        return list(final.values())
 
     def begun(self) -> list[Val | None]:
         """What each accumulator's chain of additions begins with; None where it is none."""

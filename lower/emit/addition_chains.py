@@ -19,8 +19,8 @@ from math import prod
 from typing import NamedTuple
 
 from ...ir import index as ix
-from ...ir.node import Node, const
 from ...ir.node import axis as make_axis
+from ...ir.node import const
 from ...opts.addition_order import Cuts
 from ...opts.analysis.contractions import computed_contraction
 from ...opts.axis_plan import Part
@@ -110,8 +110,21 @@ class ShortChains:
     """Whether blocks begin at multiples of their size, wherever a loop is in pieces."""
 
     def carry(self, loops: Sequence[Part], piece: Piece, accs: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
-        """What a piece of the first of some loops leaves of what it carries; `body` is for one of its iterations."""
-        return self._blocks(loops[0], self.sizes[-len(loops)], piece, accs, body)
+        """What a piece of the first of some loops leaves of what it carries; `body` is for one of its iterations. Where it may have few
+        iterations, they have a loop of their own: a short row is one chain."""
+        part, sizes = loops[0], self.sizes[-len(loops)]
+        if piece.most is not None and piece.most * self.steps <= self.most.alone:
+            sizes = ()
+        if not sizes or not piece.maybe or piece.between is None:
+            return self._blocks(part, sizes, piece, accs, body)
+        low, (lo, hi) = self.low, piece.between
+        first = ix.minmax("min", hi, ix.add(lo, const(sizes[-1])))
+        accs = self._merged(accs, lambda begun: self._blocks(part, (), replace(piece, between=(lo, first)), begun, body))
+        left = low.b.op("lt", low.scalar(first), low.scalar(hi))
+        with low.b.branch(left, accs, rare=True) as loop:
+            rest = replace(piece, between=(first, hi), maybe=False)
+            loop.yields = self._blocks(part, sizes, rest, loop.carried, body)
+        return loop.results
 
     def whole(self, loops: Sequence[Part], found: Sequence[Piece], accs: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
         """What the pieces of the first of some loops leave of what it carries, its blocks being those of the whole loop."""
@@ -153,7 +166,8 @@ class ShortChains:
         """What accumulators become by a chain that begins anew."""
         begun = [acc if start is None else start for acc, start in zip(accs, self.starts, strict=True)]
         done = zip(accs, run(begun), self.starts, strict=True)
-        return [new if start is None else self.low.b.op("add", acc, new) for acc, new, start in done]
+        b = self.low.b
+        return [new if start is None or b.zero(acc) else b.op("add", acc, new) for acc, new, start in done]
 
 
 def _common(piece: Piece, block: Piece) -> Piece:
@@ -195,9 +209,12 @@ def blocks(low: Lowering, part: Part, size: int, piece: Piece, init: Sequence[Va
     """Inside: a loop over blocks of `size` iterations of a piece of a loop, and the piece that a block is."""
     lo, hi = piece.between or (const(0), pieces.trips(low.sched, low.scope, part))
     count = ix.ceildiv(ix.add(hi, lo, -1), size)
-    var = make_axis(f"{part.name}.b{size}", count if isinstance(count, Node) else int(count), part.axis.arg.family)
-    with low.b.loop(var.arg.name, low.scalar(const(0)), low.scalar(count), 1, init, piece.maybe) as loop, low.scalars.bind(var, loop.var):
-        first = ix.add(lo, ix.mul(var, const(size)))
+    ends, step = (const(0), count), 1
+    if count.op != "const":  # (a number of blocks that is known at run time only is divided for in vain by short loops)
+        ends, step = (lo, hi), size
+    var = make_axis(f"{part.name}.b{size}", ends[1], part.axis.arg.family)
+    with low.b.loop(var.arg.name, *map(low.scalar, ends), step, init, piece.maybe) as loop, low.scalars.bind(var, loop.var):
+        first = ix.add(lo, ix.mul(var, const(size))) if step == 1 else var
         inner = replace(piece, between=(first, ix.minmax("min", ix.add(first, const(size)), hi)), maybe=False)
         with low.within(pieces.entered(low.sched, low.scope, part, piece)):  # (what is known of all iterations)
             yield loop, inner

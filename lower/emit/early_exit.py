@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 from ...ir.body import Reduce
-from ...ir.dtypes import index
 from ...ir.node import walk
 from ...opts.analysis.ragged import left_out
 from ...opts.nests import Nest
@@ -37,7 +36,7 @@ def unless_final(
         done.append(b.op("not", all_lanes(b, [b.op("not", final)])) if across else final)
     left = b.op("not", all_lanes(b, done))
     carried = [v for each in accs for v in each]
-    with b.loop("if", b.const(0), b.op("cast", left, dtype=index), 1, carried, maybe=True, once=True) as loop:
+    with b.branch(left, carried) as loop:
         ev.reset()
         loop.yields = step(loop.carried)
     ev.reset()
@@ -63,10 +62,7 @@ def unless_skipped(
         return step(accs)
     some = found[0] if len(found) == 1 else b.op("and", *found)
     held = low.scope.holds | {(c, n.reduce_axes[0]) for c in conds}
-    with (
-        b.loop("if", b.const(0), b.op("cast", some, dtype=index), 1, accs, maybe=True, once=True) as loop,
-        low.within(holds=held),
-    ):
+    with b.branch(some, accs) as loop, low.within(holds=held):
         ev.reset()
         loop.yields = step(loop.carried)
     ev.reset()

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
-from ...ir.dtypes import index
 from ...ir.node import Node, walk
 from ...opts.nests import Nest
 from ...program.builder import Builder
@@ -55,8 +54,7 @@ def step_with_fast_path(low: Lowering, stores: Sequence[Nest], step: Callable[[]
     found, ordinary = _for_ordinary(low, speculated, step)
     if ordinary is None:
         return found
-    unusual = b.op("cast", b.op("not", ordinary), dtype=index)
-    with b.loop("if", b.const(0), unusual, 1, found, maybe=True, once=True) as loop, _exact(low, speculated):
+    with b.branch(b.op("not", ordinary), found, rare=True) as loop, _exact(low, speculated):
         loop.yields = step()
     return loop.results
 

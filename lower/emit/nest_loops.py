@@ -16,12 +16,15 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from ...ir import index as ix
+from ...ir.buffer import load_parts
 from ...ir.dtypes import index
-from ...ir.integer_ranges import whole
-from ...ir.node import Node, axes_of, const, sym
+from ...ir.index import Interval
+from ...ir.integer_ranges import value_range
+from ...ir.node import Node, axes_of, const, sym, walk
 from ...ir.node_text import order_key
 from ...ir.operators import substitute
-from ...opts.analysis.ragged import LEAST, conditions, known_before, scatters, sides, worth
+from ...ir.skipped_tiles import conjuncts
+from ...opts.analysis.ragged import LEAST, conditions, known_before, rows_apart, scatters, sides, worth
 from ...opts.analysis.ragged import LONG as WRITTEN
 from ...opts.analysis.thresholds import cuttable, operations
 from ...opts.axis_plan import Part
@@ -39,12 +42,15 @@ from .partial_results import across
 class LoopLimit:
     """Where a condition holds at all, iterations [lo, hi), and where for all register copies: from `sure` on, or up to there.
 
-    `begins`: it holds at the end of the loop, so that the limits are those of its beginning."""
+    `begins`: it holds at the end of the loop, so that the limits are those of its beginning. `between`: the most iterations between the two,
+    where that is known; `first`: the condition holds in the first register copy of those."""
 
     cond: Node
     begins: bool
     some: Node
     sure: Node
+    between: int | None = None
+    first: bool = False
 
 
 def solved(cond: Node, k: int, rest: tuple[Node, Node], least: int, most: int) -> LoopLimit:
@@ -55,7 +61,8 @@ def solved(cond: Node, k: int, rest: tuple[Node, Node], least: int, most: int) -
         some, sure = (ix.floordiv(ix.add(x, const(r - 1 + strict)), -k) for x, r in ((low, least), (high, most)))
     else:
         some, sure = (ix.floordiv(ix.add(ix.mul(x, const(-1)), const(-r - strict)), k) for x, r in ((low, least), (high, most)))
-    return LoopLimit(cond, k < 0, ix.add(some, const(1)), ix.add(sure, const(1)))
+    between = -(-(most - least) // abs(k)) if low is high else None
+    return LoopLimit(cond, k < 0, ix.add(some, const(1)), ix.add(sure, const(1)), between)
 
 
 def loaded_limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
@@ -83,7 +90,8 @@ def loaded_limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
         return _all_or_none(cond, part, past)
     if left:
         return solved(cond, -k, (ix.add(small, around, -1), ix.add(large, around, -1)), -most, -least)
-    return solved(cond, k, (ix.add(around, large, -1), ix.add(around, small, -1)), least, most)
+    found = solved(cond, k, (ix.add(around, large, -1), ix.add(around, small, -1)), least, most)
+    return replace(found, first=small is large and k > 0 and c == least and not any(x < 0 for x in terms.values()))
 
 
 def _first(low: Lowering, nest: Nest) -> bool:
@@ -110,17 +118,18 @@ def _numbers(low: Lowering, nest: Nest, data: Node, span: tuple[int, int]) -> tu
     """The smallest and the largest of some data among register copies, both within a span, as indices."""
     ev = NestEval(low, nest)
     mine = [p for p in ev.regs if p.axis in axes_of(data)]
-    each = list(dict.fromkeys(ev.value(data, asg) for asg in ev.assignments(mine)))
-    return _number(low, each, "min", span), _number(low, each, "max", span)
+    each = list(dict.fromkeys(ev.value(data, {**asg, **low.scope.copies}) for asg in ev.assignments(mine)))
+    known = value_range(data)
+    return _number(low, each, "min", span, known), _number(low, each, "max", span, known)
 
 
-def _number(low: Lowering, each: Sequence[Val], pick: str, span: tuple[int, int]) -> Node:
-    """The smallest or largest of some integers as an index within a span."""
+def _number(low: Lowering, each: Sequence[Val], pick: str, span: Interval, known: Interval) -> Node:
+    """The smallest or largest of some integers, of which an interval is known, as an index within a span."""
     b, dtype = low.b, each[0].dtype
     one = reduce(lambda x, y: b.op(pick, x, y), each)
     if one.lanes > 1:
         (one,) = across(b, [one], pick)
-    lo, hi = whole(dtype)
+    lo, hi = known
     if hi > span[1]:
         one = b.op("min", one, b.const(span[1], dtype))
     if lo < span[0]:
@@ -141,9 +150,32 @@ def trimmed(low: Lowering, part: Part, found: Sequence[Piece]) -> list[Piece]:
     common = sorted(set.intersection(*kept), key=order_key)
     limits = [t for c in common for t in (_limit(low, part, c) or loaded_limit(low, part, c),) if t is not None]
     out = list(found)
+    if limits and len(out) == 2 and out[1].partial and all(_covered(n, part.axis) for n in low.scope.nests):
+        assert out[0].between is not None and out[1].between is not None
+        out = [replace(out[0], between=(out[0].between[0], out[1].between[1]))]  # (the last step is masked by the data as others are)
     for limit in limits:
         out = [p for piece in out for p in _within(low, part, piece, limit)]
     return out
+
+
+def _covered(nest: Nest, axis: Node) -> bool:
+    """Whether data never goes past the extent of an axis, and nothing is read along it but up to there."""
+    extent = axis.arg.extent
+    if not isinstance(extent, int):
+        return False
+    read = [load_parts(n)[2] for n in walk(nest.expr) if n.op == "load" and axis in axes_of(n)]
+    masks = [set(conjuncts(m)) if m is not None else set() for m in read]
+    for c in conditions(nest):
+        split = sides(c)
+        if split is not None and split[0] is axis and not split[2] and all(c in m for m in masks):
+            return value_range(split[1])[1] + (c.op == "le") <= extent
+    return False
+
+
+def alone(low: Lowering, nest: Nest, loops: Sequence[Part]) -> tuple[Part, ...]:
+    """The register copies of a reduction that each have `loops` of their own."""
+    own = bool(loops) and loops[0].axis in nest.reduce_axes and _triangular(low, loops[0])
+    return rows_apart(low.sched, nest) if own else ()
 
 
 def pieces_of_any(low: Lowering, part: Part) -> list[Piece]:
@@ -214,10 +246,13 @@ def _within(low: Lowering, part: Part, piece: Piece, limit: LoopLimit) -> Iterat
 
     some, sure = inside(limit.some), inside(limit.sure)
     held = piece.holds | {(limit.cond, part.axis)}
-    ends = [(some, sure, piece.holds), (sure, hi, held)] if limit.begins else [(lo, sure, held), (sure, some, piece.holds)]
-    for first, end, holds in ends:
+    most = piece.most if limit.between is None else limit.between
+    begun = piece.begun | {limit.cond} if limit.first else piece.begun
+    every, some_of = replace(piece, holds=held, maybe=True), replace(piece, begun=begun, maybe=True, most=most)
+    ends = [(some, sure, some_of), (sure, hi, every)] if limit.begins else [(lo, sure, every), (sure, some, some_of)]
+    for first, end, part_of in ends:
         if first is not end:
-            yield replace(piece, between=(first, end), holds=holds, maybe=True)
+            yield replace(part_of, between=(first, end))
 
 
 def through(low: Lowering, loops: Sequence[Part], body: Callable[[], object]) -> None:

@@ -115,6 +115,22 @@ def worth(sched: Scheduled, nests: Sequence[Nest], part: Part) -> bool:
     return step <= LONG and part.trips * step >= WORTH
 
 
+def rows_apart(sched: Scheduled, nest: Nest) -> tuple[Part, ...]:
+    """The register copies of a reduction that each have loops of their own: rows side by side that end where data says, and have no element
+    in common. (Of rows in one loop the longest counts.) Their sums across lanes are made together."""
+    lanes = sched.lanes(nest)
+    loops = [p for a in nest.reduce_axes for p in sched.plans[a].parts if p.loop]
+    limits = [
+        x[1] for c in conditions(nest) for x in (sides(c),) if x is not None and all(known_before(sched, nest, p, x[1]) for p in loops)
+    ]
+    rows = {a for data in limits for a in axes_of(data)} & set(nest.axes)
+    read = [n for n in walk(nest.expr) if n.op == "load" and not axes_of(n).isdisjoint(nest.reduce_axes)]
+    together = lanes.lane is not None and lanes.lane.axis in rows
+    if together or not loops or not worth(sched, (nest,), loops[0]) or not all(rows <= axes_of(n) for n in read):
+        return ()
+    return tuple(p for p in lanes.regs if p.axis in rows and p.trips > 1)
+
+
 def left_out(sched: Scheduled, nest: Nest) -> tuple[Node, ...]:
     """The conditions of which data decides whether a step of a reduction is taken at all: they are the same for all register copies, and
     the step is long. None otherwise."""
@@ -151,7 +167,7 @@ def ragged_share(sched: Scheduled, nest: Nest) -> float:
             if not looped or axis not in axes_of(place) or not known_before(sched, nest, looped[0], data):
                 continue
             if worth(sched, (nest,), looped[0]):
-                beside = prod(p.trips for p in sched.lanes(nest).regs if p.axis in axes_of(data))
+                beside = _rows_beside(sched, nest, data)
                 mean = entries_of_a_row(data, extent)
                 if mean is None:
                     out = min(out, beside / (beside + 1) + plan.block / (2 * extent))
@@ -159,6 +175,12 @@ def ragged_share(sched: Scheduled, nest: Nest) -> float:
                     masked = beside * plan.block if columns_in_lanes(sched, nest, data) else 1
                     out = min(out, masked * (mean + sqrt(2 * mean * log(beside)) + plan.block / 2) / extent)
     return out
+
+
+def _rows_beside(sched: Scheduled, nest: Nest, data: Node) -> int:
+    """How many rows go through one loop."""
+    apart = rows_apart(sched, nest)
+    return prod(p.trips for p in sched.lanes(nest).regs if p.axis in axes_of(data) and p not in apart)
 
 
 def entries_of_a_row(data: Node, extent: int) -> float | None:
@@ -186,7 +208,7 @@ def unforeseen_ends(sched: Scheduled, nest: Nest) -> float:
             mean = entries_of_a_row(data, ix.upper(axis.arg.extent))
             if mean is not None:
                 rows = prod(ix.upper(a.arg.extent) for a in axes_of(data))
-                beside = prod(p.trips for p in sched.lanes(nest).regs if p.axis in axes_of(data))
+                beside = _rows_beside(sched, nest, data)
                 block = sched.plans[axis].block  # (whole steps, and what is left of a row, each have a loop)
                 return (1 + (block < mean)) * rows / beside * min(1.0, 2 * sqrt(mean) / block)
     return 0.0

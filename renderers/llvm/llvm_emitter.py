@@ -156,6 +156,8 @@ class LlvmEmitter:
         """Where values were loaded from, without a mask."""
         self.whole: set[int] = set()
         """Truths of one lane that comparisons of whole numbers make."""
+        self.conditions: dict[int, str] = {}
+        """Truths, by the index that each was made to."""
         self.gathered: dict[int, str] = {}
         """Vectors that were gathered together with others, by the value."""
         self.lanes: dict[tuple[int, int], str] = {}

@@ -7,6 +7,7 @@ functions, so the text alone decides the code; LLVM's cpu name only tunes it. No
 
 from __future__ import annotations
 
+from ...ir.dtypes import bool_
 from ...ir.errors import BuildError
 from ...program.program import Block, For, If, Instr, Phase, Program, Val
 from ...targets.target import Target
@@ -111,6 +112,8 @@ class PhaseWriter(LlvmEmitter):
                 x = write(self, s)
                 if s.out is not None:
                     self.names[s.out.id] = x
+                    if s.op == "cast" and s.args[0].dtype is bool_ and s.out.lanes == 1:
+                        self.conditions[s.out.id] = self.of(s.args[0])
                     if s.out.dtype.kind == "b" and all(a.dtype.is_int or a.id in self.whole for a in s.args):
                         self.whole.add(s.out.id)
             elif isinstance(s, For):
@@ -127,7 +130,14 @@ class PhaseWriter(LlvmEmitter):
         start = [self.of(v) for v in s.init]
         lo, hi = self.of(s.lo), self.of(s.hi)
         if s.maybe:
-            self.lines += [f"  %i{n}.any = icmp slt i64 {lo}, {hi}", f"  br i1 %i{n}.any, label %{loop}, label %{after}"]
+            cond, often = self.conditions.get(s.hi.id) if s.once else None, ""
+            if cond is None:
+                cond = f"%i{n}.any"
+                self.lines.append(f"  {cond} = icmp slt i64 {lo}, {hi}")
+            if s.rare:  # (what is kept in memory for want of registers is then what such a branch needs)
+                self.declare("!2", '!2 = !{!"branch_weights", i32 1, i32 2000}')
+                often = ", !prof !2"
+            self.lines.append(f"  br i1 {cond}, label %{loop}, label %{after}{often}")
         else:
             self.lines.append(f"  br label %{loop}")
         self.label(loop)

@@ -44,7 +44,7 @@ def test_the_first_start_schedule_takes_one_row_at_a_time() -> None:
 
 
 def test_few_elements_are_picked_at_once() -> None:
-    (lanes,) = [o.amount for o in starts(picked(), TARGET)[0] if o.op == "UPCAST"]
+    (lanes,) = [o.amount for o in starts(picked(), TARGET)[0] if o.op == "UPCAST" and o.on == "k"]
     assert lanes == 4
 
 
@@ -55,7 +55,7 @@ def test_half_of_the_rows_counts() -> None:
         return ragged_share(s, nest)
 
     assert 0.5 <= part("Uf8", means()) < 0.55
-    assert 0.65 < part("Uf8 Ui2", means()) < 0.7
+    assert part("Uf8 Ui2", means()) == part("Uf8", means())  # each row has loops of its own
     assert part("Uf8", means(ragged=False)) == 1.0
     short, long = (estimate(apply(k, parse("Uf8"), TARGET)) for k in (means(), means(ragged=False)))
     assert short < 0.8 * long
