@@ -217,8 +217,8 @@ def entered(sched: Scheduled, scope: Scope, part: Part, piece: Piece) -> Scope:
         # a last tile may be nearly whole; what is less than a step of the innermost loop is little work
         ragged |= {a for a, p in sched.plans.items() if (p.fold is part or a is part.axis) and p.block == part.stride}
     border = part.axis if piece.border else scope.border
-    known = {"holds": scope.holds | piece.holds, "begun": scope.begun | piece.begun, "whole": scope.whole | piece.whole}
-    return replace(scope, fixed=fixed, ranges=ranges, border=border, ragged=ragged, **known)
+    scope = replace(scope, holds=scope.holds | piece.holds, begun=scope.begun | piece.begun, whole=scope.whole | piece.whole)
+    return replace(scope, fixed=fixed, ranges=ranges, border=border, ragged=ragged)
 
 
 def trips(sched: Scheduled, scope: Scope, part: Part) -> Node:

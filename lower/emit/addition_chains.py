@@ -209,12 +209,14 @@ def blocks(low: Lowering, part: Part, size: int, piece: Piece, init: Sequence[Va
     """Inside: a loop over blocks of `size` iterations of a piece of a loop, and the piece that a block is."""
     lo, hi = piece.between or (const(0), pieces.trips(low.sched, low.scope, part))
     count = ix.ceildiv(ix.add(hi, lo, -1), size)
-    ends, step = (const(0), count), 1
-    if count.op != "const":  # (a number of blocks that is known at run time only is divided for in vain by short loops)
-        ends, step = (lo, hi), size
-    var = make_axis(f"{part.name}.b{size}", ends[1], part.axis.arg.family)
-    with low.b.loop(var.arg.name, *map(low.scalar, ends), step, init, piece.maybe) as loop, low.scalars.bind(var, loop.var):
-        first = ix.add(lo, ix.mul(var, const(size))) if step == 1 else var
+    known = count.op == "const"  # (how many blocks there are is not worth a division)
+    begin, end, step = (const(0), count, 1) if known else (lo, hi, size)
+    var = make_axis(f"{part.name}.b{size}", end, part.axis.arg.family)
+    with (
+        low.b.loop(var.arg.name, low.scalar(begin), low.scalar(end), step, init, piece.maybe) as loop,
+        low.scalars.bind(var, loop.var),
+    ):
+        first = ix.add(lo, ix.mul(var, const(size))) if known else var
         inner = replace(piece, between=(first, ix.minmax("min", ix.add(first, const(size)), hi)), maybe=False)
         with low.within(pieces.entered(low.sched, low.scope, part, piece)):  # (what is known of all iterations)
             yield loop, inner
