@@ -6,7 +6,7 @@
 columns at the entries of the matrix. `segment_sum`, `segment_max`: each row's entries, combined. Structures of 50,000 rows and about
 500,000 entries (of `long`, 2,000 rows). `scipy` (one thread; products only) and `numba` (`fastmath`, `prange` over rows): their time over ours, the
 median over rounds in turns. Inputs are checked once, as SciPy checks them when a matrix is made. `error`: the largest difference to NumPy in
-float64, over the largest value. --record writes results/sparse_vs.json."""
+float64, over the largest value. --record writes results/sparse_vs.json, where other rows stay."""
 
 from __future__ import annotations
 
@@ -223,7 +223,11 @@ def main() -> None:
                     rows.append(measured(form, name, dtype, threads, args.rounds, numba_call))
                     print(json.dumps(rows[-1]), flush=True)
     if args.record:
-        record.keep("sparse_vs", "python benchmarks/sparse_vs.py", rows)
+        kept = record.ROOT / "results" / "sparse_vs.json"
+        before = json.loads(kept.read_text())["rows"] if kept.exists() else []
+        same = lambda r: tuple(r[k] for k in ("form", "structure", "dtype", "threads"))  # noqa: E731
+        new = {same(r) for r in rows}
+        record.keep("sparse_vs", "python benchmarks/sparse_vs.py --record", [*(r for r in before if same(r) not in new), *rows])
 
 
 if __name__ == "__main__":
