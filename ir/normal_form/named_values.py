@@ -9,7 +9,7 @@ takes nothing away, and lets a schedule keep it. Of what is read at the same pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -111,8 +111,10 @@ class _Repeated:
                 body = ref(found.value.name, tuple(met[k] for k in found.order), n.dtype)
             refs[n] = body
         values = list(dict.fromkeys(c.value for n in self.order if (c := chosen.get(n)) is not None and c.value is not None))
-        new = [tuple(substitute(refs[r], self.own[k]) for r in form) for k, form in enumerate(self.forms)]
-        return replace(self.kernel, body=self._body(values, new), stores=self._stores(new))
+        new: dict[tuple[int, Node], Node] = {}
+        for (item, roots), own, form in zip(_nests(self.kernel), self.own, self.forms, strict=True):
+            new |= {(id(item), root): substitute(refs[r], own) for root, r in zip(roots, form, strict=True)}
+        return _with(self.kernel, values, lambda item, root: new.get((id(item), root), root))
 
     def _choose(self, alike: frozenset[Node]) -> dict[Node, _Chosen]:
         """From the largest down: what a named expression holds is read by that alone. `alike`: expressions as `_as_met` gives them of
@@ -190,38 +192,6 @@ class _Repeated:
         name = next(n for n in free if n not in self.sites)
         self.sites.add(name)
         return axis(name, of.arg.extent, of.arg.family)
-
-    def _body(self, values: Sequence[Value], new: Sequence[tuple[Node, ...]]) -> tuple[Value | Fold, ...]:
-        """The kernel's values, and before the first that reads one of the others that one."""
-        waiting = {v.name: v for v in values}
-        out: list[Value | Fold] = []
-
-        def before(*roots: Node) -> None:
-            for n in walk(*roots):
-                if n.op == "ref" and n.arg in waiting:
-                    value = waiting.pop(n.arg)
-                    before(value.body)
-                    out.append(value)
-
-        numbers = {item.name: k for k, item in enumerate(self.nests) if isinstance(item, Value)}
-        for item in self.kernel.body:
-            assert isinstance(item, Value)
-            if item.name in numbers:
-                assert not isinstance(item.expr, Node)
-                (expr,) = new[numbers[item.name]]
-                before(expr)
-                item = replace(item, expr=replace(item.expr, expr=expr))
-            out.append(item)
-        before(*(r for form in new for r in form))
-        return tuple(out)
-
-    def _stores(self, new: Sequence[tuple[Node, ...]]) -> tuple[Store, ...]:
-        made = [
-            replace(item, expr=form[0], mask=form[1] if item.mask is not None else None)
-            for item, form in zip(self.nests, new, strict=True)
-            if isinstance(item, Store)
-        ]
-        return tuple(made)
 
 
 AGAIN = 2
@@ -386,7 +356,7 @@ def _named(kernel: Kernel, same: dict[Node, _Place]) -> Kernel | None:
     order = _laid_out(places[0].form, len(own))
     value = Value(name, tuple(own[d] for d in order), body, body.dtype)
     table = {n: ref(name, [ix.add(p.dims[d], const(p.shifts[d] - least[d])) for d in order], n.dtype) for n, p in same.items()}
-    return _with(kernel, value, table)
+    return _with(kernel, [value], lambda _, root: substitute(root, table))
 
 
 def _reads_inside(kernel: Kernel, body: Node) -> bool:
@@ -408,24 +378,26 @@ def _family(kernel: Kernel, dim: Node, size: int, value: str) -> str:
     return name
 
 
-def _with(kernel: Kernel, value: Value, table: dict[Node, Node]) -> Kernel:
-    """The kernel with a value before the first that reads it, and expressions replaced."""
-
-    def go(n: Node) -> Node:
-        return substitute(n, table)
-
+def _with(kernel: Kernel, values: Iterable[Value], new: Callable[[Value | Store, Node], Node]) -> Kernel:
+    """The kernel with more values, each before the first that reads it. `new`: what the expressions of everything in the kernel become."""
+    waiting = {v.name: v for v in values}
     out: list[Value | Fold] = []
+
+    def before(*roots: Node) -> None:
+        for n in walk(*roots):
+            if n.op == "ref" and n.arg in waiting:
+                value = waiting.pop(n.arg)
+                before(value.body)
+                out.append(value)
+
     for item in kernel.body:
         assert isinstance(item, Value)
-        new = item
-        if isinstance(item.expr, Node):
-            new = replace(item, expr=go(item.expr))
-        elif not isinstance(item.body, tuple):
-            new = replace(item, expr=replace(item.expr, expr=go(item.body)))
-        if value not in out and any(x.op == "ref" and x.arg == value.name for x in walk(new.body) if not isinstance(new.body, tuple)):
-            out.append(value)
-        out.append(new)
-    if value not in out:
-        out.append(value)
-    stores = tuple(replace(s, expr=go(s.expr), mask=None if s.mask is None else go(s.mask)) for s in kernel.stores)
+        if not isinstance(item.body, tuple):
+            expr = new(item, item.body)
+            before(expr)
+            if expr is not item.body:
+                item = replace(item, expr=expr if isinstance(item.expr, Node) else replace(item.expr, expr=expr))
+        out.append(item)
+    stores = tuple(replace(s, expr=new(s, s.expr), mask=None if s.mask is None else new(s, s.mask)) for s in kernel.stores)
+    before(*(r for s in stores for r in (s.expr, s.mask) if r is not None))
     return replace(kernel, body=tuple(out), stores=stores)
