@@ -61,19 +61,25 @@ def fitted(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, 
     return kept
 
 
+_EACH = 1 << 20
+"""Steps more than there are vectors: one is a step."""
+
+
 def fits(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> list[tuple[Opt, ...]]:
     """What a schedule of other sizes may be on a kernel in normal form: as `fitted` has it, and with copies that share an axis evenly
-    (9 rows are 5 and 4 with copies for 8, and not 8 and 1), of the axes that an output's rows do not lie along, and of all."""
+    (9 rows are 5 and 4 with copies for 8, and not 8 and 1), of the axes that an output's rows do not lie along, and of all, there in whole
+    vectors and in a step less or some more: where too much work is for nothing, a number of copies is not legal."""
     lanes, stored = target.lanes(kernel.outputs[0].dtype), {a.arg.family for s in kernel.stores for a in s.axes}
     rows = {a.arg.family for s in kernel.stores for a in s.indices[-1:] if a.op == "axis"}
     found = [fitted(kernel, opts, target)]
-    for across in (False, True):
+    for along in (None, 0, -1, 1, -2, 2, _EACH):
         even: dict[str, tuple[int, int]] = {}
         for o in opts:
             extent = _extent(kernel, str(o.on)) if o.op == "UPCAST" and o.on in stored else None
-            if extent is not None and (across or o.on not in rows):
+            if extent is not None and (along is not None or o.on not in rows):
                 step = lanes if o.on in rows and o.amount % lanes == 0 and extent >= lanes else 1
                 steps, passes = -(-extent // step), -(-extent // o.amount)
+                passes = min(steps, max(1, passes + (along or 0))) if o.on in rows else passes
                 even[str(o.on)] = o.amount, step * -(-steps // passes)
         made: list[Opt] = []
         for o in opts:
@@ -83,6 +89,8 @@ def fits(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> list[tuple[Op
             else:  # a block has as many groups of copies as before
                 made.append(replace(o, arg=o.amount // was * now) if was != now and OPTIONS[o.op].cuts and o.amount % was == 0 else o)
         found.append(fitted(kernel, tuple(made), target))
+        if along == 0 and all(o in found[-1] for o in made if o.op == "UPCAST" and o.on in rows):
+            break
     return list(dict.fromkeys(found))
 
 

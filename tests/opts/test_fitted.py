@@ -47,6 +47,8 @@ def test_copies_share_an_axis_evenly() -> None:
         said(("UPCAST", "m", 5), ("UNROLL", "k", 4)),
         said(("UPCAST", "m", 5), ("UPCAST", "n", 24), ("UNROLL", "k", 4)),
     ]
+    few = {o.amount for s in fits(product(8, 33), said(("UPCAST", "n", 16)), AVX2) for o in s}
+    assert few and 16 not in few, "16 of 33 would be too much work for nothing"
     assert fits(product(16, 64), opts, AVX2) == [fitted(product(16, 64), opts, AVX2)], "nothing is uneven"
     sums = said(("UPCAST", "k", 24))
     assert fits(product(16, 64), sums, AVX2) == [sums], "which numbers are added first is the schedule's own"
