@@ -7,17 +7,20 @@ from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ..devices.once import process_lock
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import UsageError
 from .frontends.exchange import exported
 from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
 from .graph.index_maps import Shape
 from .graph.nodes import TensorNode, constant_of
+from .graph.nodes import leaf as bare_leaf
 from .graph.primitives import cast, const, stop_gradient
 from .graph.source_lines import at, user_line
 from .leaves import array_class, array_leaf, from_data, from_numpy, leaf
 from .ops.complex_numbers import complex_memory
 from .ops.elementwise import binary
+from .running import buffers
 from .running.assignment import fitting, lock_of
 from .running.current_capture import thread
 from .running.realise import copied, realise
@@ -36,7 +39,7 @@ NAMESPACE_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 class TensorHandle:
     """A node and the device it is computed on. `Tensor` is the class to use."""
 
-    __slots__ = ("__weakref__", "device", "grad", "links", "node", "planes", "requires_grad")
+    __slots__ = ("__weakref__", "device", "grad", "known", "links", "node", "planes", "requires_grad")
     __array_priority__ = 100
     made_as: ClassVar[type[TensorHandle]]
     """The class of results."""
@@ -53,6 +56,8 @@ class TensorHandle:
         requires_grad: bool = False,
     ) -> None:
         self.node: TensorNode
+        self.known: Array | None = None
+        """The values, of a tensor that has no node yet: NumPy computed it at once, and no graph has read it."""
         self.planes: Any
         """Of a complex tensor: a node that it had, and the parts that it was made of."""
         if dtype is None and range is None and type(data) is array_class() and data.dtype.kind != "c":
@@ -80,29 +85,49 @@ class TensorHandle:
     def of(cls, node: TensorNode, device: str = "cpu") -> Self:
         """A handle on a node."""
         new = cls.__new__(cls)
-        new.node, new.device, new.grad, new.links, new.requires_grad = node, device, None, None, False
+        new.node, new.device, new.grad, new.links, new.requires_grad, new.known = node, device, None, None, False, None
         return new
+
+    @classmethod
+    def of_array(cls, array: Array) -> Self:
+        """A handle on what NumPy computed. It gets a node when it is asked for one."""
+        new = cls.__new__(cls)
+        new.known, new.device, new.grad, new.links, new.requires_grad = array, "cpu", None, None, False
+        return new
+
+    if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "node":
+                return _noded(self)
+            from .frontends.habits import no_method
+
+            raise no_method(name)
 
     # what it is ---------------------------------------------------------------------------------------------------
     @property
     def shape(self) -> Shape:
         """Its extents."""
-        return self.node.shape
+        known = self.known
+        return self.node.shape if known is None else known.shape
 
     @property
     def dtype(self) -> DType:
         """Its type."""
-        return self.node.dtype
+        known = self.known
+        return self.node.dtype if known is None else buffers.TYPES[known.dtype.num]
 
     @property
     def ndim(self) -> int:
         """Dimensions."""
-        return len(self.node.shape)
+        known = self.known
+        return len(self.node.shape) if known is None else known.ndim
 
     @property
     def size(self) -> int:
         """Elements."""
-        return prod(self.node.shape)
+        known = self.known
+        return prod(self.node.shape) if known is None else known.size
 
     @property
     def nbytes(self) -> int:
@@ -115,7 +140,7 @@ class TensorHandle:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        if self.node.data is None:
+        if self.known is None and self.node.data is None:
             return f"<Tensor {list(self.shape)} {self.dtype} on {self.device}, lazy>"
         import numpy as np
 
@@ -148,6 +173,9 @@ class TensorHandle:
     def numpy(self) -> Array:
         """Its values as a NumPy array, which shares the tensor's memory: what is written to it, this tensor holds, and so
         does every other tensor that is equal to it as an expression, unless it is a constant (zeros, ones, full)."""
+        known = self.known
+        if known is not None and known.flags.carray:
+            return known
         array: Array = self._computed().data.array
         return array
 
@@ -160,7 +188,7 @@ class TensorHandle:
 
     def become(self, node: TensorNode) -> None:
         """Stand for memory that holds new values."""
-        self.node = node
+        self.node, self.known = node, None
         if self.requires_grad:
             node.tracked = True
             TRACKED[node] = weakref.ref(self)
@@ -294,6 +322,20 @@ class TensorHandle:
         return type(self).of(from_numpy(self.numpy().copy(), self.dtype, device), device)
 
     to = to_device
+
+
+_MAKING = process_lock()
+
+
+def _noded(tensor: Any) -> TensorNode:
+    """The node of a tensor that was computed at once, made now. Threads that ask meanwhile get the same one."""
+    with _MAKING:
+        known = tensor.known
+        if known is not None:
+            tensor.node = bare_leaf(buffers.computed(known))
+            tensor.known = None
+        node: TensorNode = TensorHandle.node.__get__(tensor)  # type: ignore[attr-defined]
+        return node
 
 
 def _rebuilt(array: Array, dtype: DTypeLike, device: str, range: tuple[int, int] | None, requires_grad: bool) -> Any:

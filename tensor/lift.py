@@ -136,8 +136,7 @@ def _sizes_known(found: _Parameters, args: tuple[Any, ...], kwargs: dict[str, An
     return bound.args, bound.kwargs
 
 
-@cache
-def _small(function: Callable[..., Any]) -> Callable[..., TensorNode | None] | None:
+def _small(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """What computes a function of small tensors at once. (It imports NumPy.)"""
     from .frontends.small_operations import RULES, at_once
 
@@ -147,14 +146,19 @@ def _small(function: Callable[..., Any]) -> Callable[..., TensorNode | None] | N
 def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = None, lazy: bool = False) -> Callable[..., Any]:
     """`function` of nodes as one of tensors. Errors get the user's line. Small operations are computed at once,
     by the rule of `small_operations` for `direct` (None: for `function`), unless `lazy`."""
-    quick = direct or function
+    rule: Callable[..., Any] | None = None
+    asked = lazy
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if thread.capture is None and not lazy and (rule := _small(quick)) is not None:
-            known = rule(args, kwargs, TensorHandle.made_as)
-            if known is not None:
-                return TensorHandle.made_as.of(known) if type(known) is TensorNode else raised(known, "cpu")
+        nonlocal rule, asked
+        if thread.capture is None:
+            if not asked:
+                rule, asked = _small(direct or function), True
+            if rule is not None:
+                made = rule(args, kwargs)
+                if made is not None:
+                    return made
         devices: list[str] = []
         found = _parameters(function)
         takes = found.positional

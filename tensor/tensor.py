@@ -70,20 +70,13 @@ class Tensor(TensorHandle):
     __neg__, __pos__, __abs__ = lifted(E.negative), lifted(E.positive), lifted(E.absolute)
     __invert__ = lifted(E.bitwise_invert)
 
-    if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
-
-        def __getattr__(self, name: str) -> Any:
-            from .frontends.habits import no_method
-
-            raise no_method(name)
-
     def __getitem__(self, key: Any) -> Tensor:
         if is_part(key, len(self.shape)):
             part: Tensor = _getitem(self, key)
             link(part, self, Sliced(key))
             return part
         found = element(self, key) if type(key) in (int, tuple) and at_once(self) else None
-        return Tensor.of(found, self.device) if found is not None else _getitem(self, key)
+        return found if found is not None else _getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         links = value.links if isinstance(value, Tensor) else None

@@ -25,7 +25,7 @@ from ..ir.errors import UsageError
 from .graph.nodes import TensorNode
 from .graph.primitives import reshape
 from .graph.symbolic_sizes import SymbolicSize, most
-from .leaves import leaf
+from .leaves import array_class, leaf
 from .ops.indexing import getitem, setitem
 from .ops.movement import permute
 from .running import buffers
@@ -287,7 +287,7 @@ def _refresh(tensor: Any) -> None:
     """Give all views of a tensor its values."""
     for part in tensor.links.alive():
         if part.links.capture is current():
-            part.node = part.links.place.of(tensor.node)
+            part.node, part.known = part.links.place.of(tensor.node), None
             if part.links.parts:
                 _refresh(part)
 
@@ -344,20 +344,27 @@ def at_once(tensor: Any) -> bool:
     return thread.capture is None and tensor.device == "cpu" and not tensor.requires_grad and not kernels_only()
 
 
-def element(tensor: Any, key: Any) -> TensorNode | None:
+def element(tensor: Any, key: Any) -> Any:
     """The element that a key of numbers names, where it is known; else None."""
-    data = tensor.node.data
-    if data is None or tensor.node.tracked:
-        return None
+    array = tensor.known
+    if array is None:
+        data = tensor.node.data
+        if data is None or tensor.node.tracked:
+            return None
+        array = data.array
     try:
-        value = data.array[key]
+        value = array[key]
     except IndexError:
         return None
     if getattr(value, "shape", None) != ():
         return None
-    buffer = buffers.new((), tensor.dtype, "cpu", data.line)
+    if array.dtype.num < len(buffers.TYPES):
+        made = array_class()((), array.dtype)
+        made[...] = value
+        return type(tensor).of_array(made)
+    buffer = buffers.new((), tensor.dtype, "cpu", ("", 0))
     buffer.array[...] = value
-    return leaf(buffer)
+    return type(tensor).of(leaf(buffer))
 
 
 def _plain(x: Any) -> Any:
@@ -392,7 +399,12 @@ def _own(root: Any) -> tuple[Any, bool]:
 def _alone(root: Any, node: TensorNode, data: TensorBuffer, lazy: int, known: int) -> bool:
     """Whether only `root` and its views have this node and its memory: `lazy` nodes of theirs read the node, `known` ones the array. (Counted
     are: the tensor's, those of this function and its caller, and the call's own.)"""
-    return sys.getrefcount(node) <= 4 + lazy and sys.getrefcount(data) <= 4 and sys.getrefcount(data._array) <= 2 + known
+    array, base = data._array, data._array.base
+    if sys.getrefcount(node) > 4 + lazy or sys.getrefcount(data) > 4:
+        return False
+    if base is None:
+        return sys.getrefcount(array) <= 3 + known
+    return sys.getrefcount(array) <= 3 and sys.getrefcount(base) <= 3 + known
 
 
 def _seen_by_views(root: Any) -> tuple[int, int, bool]:
@@ -407,11 +419,16 @@ def _seen_by_views(root: Any) -> tuple[int, int, bool]:
             node.op == "view" and node.data is None and node.src[0] is root.node and sys.getrefcount(node.src) <= 2
         ):  # (copies share `src`)
             lazy += 1
-        elif node.op == "buffer" and node.data._array.base is root.node.data._array and _unshared(node.data):
+        elif node.op == "buffer" and _same_memory(node.data._array.base, root.node.data._array) and _unshared(node.data):
             known += 1
         else:
             stale = True
     return lazy, known, stale
+
+
+def _same_memory(base: Any, array: Any) -> bool:
+    """Whether what a view is based on is an array, or the block of memory that the array lies in."""
+    return base is array if array.base is None else base is array.base
 
 
 def _unshared(data: TensorBuffer) -> bool:

@@ -7,7 +7,9 @@ what NumPy refuses, and then the graph is built as ever. Captured functions are 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from functools import cache
 from types import EllipsisType, NoneType
 from typing import Any
@@ -17,9 +19,10 @@ import numpy as np
 from ...ir.dtypes import DType, DTypeLike, float64
 from ...ir.dtypes import dtype as type_named
 from ...ir.errors import DTypeError
-from ..graph.nodes import TensorNode, constant_of
+from ..graph.nodes import constant_of
 from ..graph.nodes import leaf as bare_leaf
 from ..graph.promotion import default_float, dtype_of, promote
+from ..handle import TensorHandle
 from ..ops import creation as C
 from ..ops import elementwise as E
 from ..ops import indexing as I
@@ -28,6 +31,7 @@ from ..ops import linalg as L
 from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
+from . import quick_arrays as Q
 from ..running import buffers
 from ..running.numpy_evaluation import OPERATORS
 from ..running.numpy_share import kernels_only
@@ -43,12 +47,29 @@ MOST_VIEWED = 1 << 40
 """Elements of an array of which a small part is taken, which costs nothing."""
 PLAIN = "?bBhHiIlLqQfd"
 """NumPy's letters of the types whose arithmetic is ours."""
-_ERRORS = (np.linalg.LinAlgError, TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, AttributeError, DTypeError)
+_ERRORS = (
+    np.linalg.LinAlgError, TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, AttributeError, DTypeError,
+    RuntimeError,  # (the context is entered already: a finaliser or a handler of signals computes in the middle of an operation)
+)  # fmt: skip
+_PLAIN = frozenset({int, float, bool, NoneType, slice, EllipsisType})
+"""Classes of arguments that are passed on."""
 _OWN = frozenset({int, float, bool, str, NoneType, slice, EllipsisType, DType})
 
 
-def known_array(tensor: Any, most: int) -> Array | None:
-    """The array of a tensor that has values on the host, of at most so many elements."""
+class _Quiet(threading.local):
+    """`run`: calls a function in a context in which NumPy warns of nothing (`np.errstate` takes longer than most small operations)."""
+
+    def __init__(self) -> None:
+        context = Context()
+        context.run(np.seterr, all="ignore")
+        self.run = context.run
+
+
+_quiet = _Quiet()
+
+
+def _array(tensor: Any, most: int) -> Array | None:
+    """The array of a tensor whose node has values on the host, of at most so many elements."""
     node = tensor.node
     data = node.data
     if data is None:
@@ -62,11 +83,11 @@ def known_array(tensor: Any, most: int) -> Array | None:
     return array if array is not None and array.size <= most and array.dtype.char in PLAIN else None
 
 
-def _known(x: Any, tensor: type, most: int = SMALL_ARRAY) -> Any:
+def _known(x: Any) -> Any:
     """An argument with arrays in place of tensors. Raises TypeError for what is none of a small operation's."""
     kind = type(x)
-    if kind is tensor:
-        array = known_array(x, most)
+    if kind is TensorHandle.made_as:
+        array = _array(x, SMALL_ARRAY) if x.known is None else x.known
         if array is not None:
             return array
     elif kind in _OWN:
@@ -74,7 +95,7 @@ def _known(x: Any, tensor: type, most: int = SMALL_ARRAY) -> Any:
             raise TypeError
         return x
     elif kind is tuple or kind is list:
-        return kind([_known(e, tensor) for e in x])
+        return kind([e if type(e) in _PLAIN else _known(e) for e in x])
     elif isinstance(x, np.generic) or kind is np.ndarray:
         array = np.asarray(x)
         if array.size <= SMALL_ARRAY and array.dtype.char in PLAIN and array.dtype.isnative:
@@ -82,46 +103,57 @@ def _known(x: Any, tensor: type, most: int = SMALL_ARRAY) -> Any:
     raise TypeError
 
 
-def node_on(found: Any) -> TensorNode:
-    """A leaf on the result of a function of arrays."""
-    if type(found) is not np.ndarray:
-        found = np.asarray(found)
-    return bare_leaf(buffers.computed(found))
-
-
-def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any], tensor: type) -> Any:
-    """A rule's answer for small `tensor`s that are known: nodes with its values; None where a graph has to be built."""
-    tensors: list[Any] = [a for a in args if type(a) is tensor]
-    if tensors and all(a.node.data is None for a in tensors):
-        return None
+def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A rule's answer for small tensors that are known: tensors with its values; None where a graph has to be built."""
+    tensor = TensorHandle.made_as
+    given: list[Any] = []
+    lazy = known = False
     try:
-        given = [_known(a, tensor, MOST_VIEWED if rule is _getitem else SMALL_ARRAY) for a in args]
-        options = {k: _known(v, tensor) for k, v in kwargs.items()} if kwargs else kwargs
-        if kernels_only():
+        for a in args:
+            kind = type(a)
+            if kind is tensor:
+                array = a.known
+                if array is None:
+                    array = _array(a, MOST_VIEWED if rule is _getitem else SMALL_ARRAY)
+                    if array is None:
+                        return None
+                    if a.node.data is None:
+                        lazy = True
+                    else:
+                        known = True
+                else:
+                    known = True
+                given.append(array)
+            else:
+                given.append(a if kind in _PLAIN else _known(a))
+        options = {k: v if type(v) in _PLAIN else _known(v) for k, v in kwargs.items()} if kwargs else kwargs
+        if (lazy and not known) or kernels_only():
             return None
-        if rule in SILENT:
-            found = rule(*given, **options)
-        else:
-            with np.errstate(all="ignore"):
-                found = rule(*given, **options)
+        found = _quiet.run(rule, *given, **options) if options else _quiet.run(rule, *given)
     except _ERRORS:
         return None
-    if found is None or (type(found) is np.ndarray and found.size > SMALL_ARRAY):
+    if type(found) is np.ndarray:
+        if found.size > SMALL_ARRAY:
+            return None
+    elif found is None:
         return None
     if WATCH.observer is not None:
         with timed("numpy", "small operation", "cpu"):
-            return _nodes(found)
-    return _nodes(found)
+            return tensors(found)
+    return tensors(found)
 
 
-def _nodes(found: Any) -> Any:
-    """The results of a function of arrays as nodes."""
-    if type(found) is np.ndarray:
-        return bare_leaf(buffers.computed(found))
-    if isinstance(found, tuple):
+def tensors(found: Any) -> Any:
+    """The results of a function of arrays as tensors."""
+    if isinstance(found, (tuple, list)):
         kind: Any = type(found)
-        return kind(*map(node_on, found)) if hasattr(found, "_fields") else tuple(map(node_on, found))
-    return [node_on(f) for f in found] if isinstance(found, list) else node_on(found)
+        parts = map(tensors, found)
+        return kind(*parts) if hasattr(found, "_fields") else kind(parts)
+    if type(found) is not np.ndarray:
+        found = np.asarray(found)
+    if found.nbytes < buffers.POOLED_FROM and buffers.ACCOUNT.cap is None:
+        return TensorHandle.made_as.of_array(found)
+    return TensorHandle.made_as.of(bare_leaf(buffers.computed(found)))
 
 
 # types ------------------------------------------------------------------------------------------------------------
@@ -157,14 +189,22 @@ def _double(kind: np.dtype[Any]) -> bool:
 
 # elementwise ------------------------------------------------------------------------------------------------------
 def _float(function: Rule) -> Rule:
-    return lambda x: function(x) if _double(x.dtype) else None
+    return lambda x: Q.unary(function, x) if _double(x.dtype) else None
 
 
 def _any(function: Rule, kinds: str = "biuf") -> Rule:
-    return lambda x: function(x) if x.dtype.kind in kinds else None
+    return lambda x: Q.unary(function, x) if x.dtype.kind in kinds else None
 
 
 def _binary(function: Rule, kinds: str = "biuf") -> Rule:
+    def rule(a: Any, b: Any) -> Any:
+        kind = _paired(a, b)
+        return Q.binary(function, a, b, kind) if kind is not None and kind.kind in kinds else None
+
+    return rule
+
+
+def _plain_binary(function: Rule, kinds: str) -> Rule:
     def rule(a: Any, b: Any) -> Any:
         kind = _paired(a, b)
         return function(a, b) if kind is not None and kind.kind in kinds else None
@@ -174,14 +214,14 @@ def _binary(function: Rule, kinds: str = "biuf") -> Rule:
 
 def _divide(a: Any, b: Any) -> Any:
     kind = _paired(a, b)
-    return np.true_divide(a, b) if kind is not None and _double(kind) else None
+    return Q.binary(np.true_divide, a, b, kind) if kind is not None and _double(kind) else None
 
 
 def _power(a: Any, b: Any) -> Any:
     if not isinstance(a, np.ndarray) or a.dtype.kind != "f" or _paired(a, b) is None:
         return None
     if type(b) in (int, float) and abs(b) <= 64 and b % 1 == 0:
-        return E.whole_power(a, int(b), np.ones_like(a))
+        return np.ones_like(a) if not b else Q.power(a, int(b)) if b > 0 else np.true_divide(1.0, Q.power(a, -int(b)))
     return OPERATORS["pow"](a, b)
 
 
@@ -194,13 +234,13 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
     if x.dtype.kind != "f" or not all(v is None or _paired(x, v) is x.dtype for v in (min, max)) or (min is None and max is None):
         return None
-    out = x if min is None else np.maximum(x, min)
-    return out if max is None else np.minimum(out, max)
+    out = x if min is None else Q.binary(np.maximum, x, min, x.dtype)
+    return out if max is None else Q.binary(np.minimum, out, max, x.dtype)
 
 
 def _astype(x: Any, dtype: DTypeLike) -> Any:
     to = dtype_of(dtype)
-    return None if to.narrow or to.kind == "c" or (x.dtype.kind == "f" and to.is_int) else x.astype(to.np, copy=False)
+    return None if to.narrow or to.kind == "c" or (x.dtype.kind == "f" and to.is_int) else Q.converted(x, to.np)
 
 
 # reductions -------------------------------------------------------------------------------------------------------
@@ -208,38 +248,40 @@ def _axes(axis: Any) -> Any:
     return axis if axis is None or type(axis) is int else tuple(axis)
 
 
-def _sum(name: str) -> Rule:
+def _sum(function: Any) -> Rule:
     def rule(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
         if dtype is not None:
             to = dtype_of(dtype)
             if to.narrow or to.kind in "bc" or (x.dtype.kind == "f" and not to.is_float):
                 return None
-            return getattr(x.astype(to.np, copy=False), name)(axis=_axes(axis), keepdims=keepdims, dtype=to.np)
-        return getattr(x, name)(axis=_axes(axis), keepdims=keepdims)
+            x = Q.converted(x, to.np)
+            if to.kind != "f":
+                return function.reduce(x, axis=_axes(axis), keepdims=keepdims, dtype=to.np)
+        return Q.reduced(function, x, _axes(axis), keepdims)
 
     return rule
 
 
-def _extreme(name: str) -> Rule:
-    def rule(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        return getattr(x, name)(axis=_axes(axis), keepdims=keepdims)
+def _extreme(function: Any) -> Rule:
+    return lambda x, axis=None, keepdims=False: Q.reduced(function, x, _axes(axis), keepdims)
 
-    return rule
+
+def _place(name: str) -> Rule:
+    return lambda x, axis=None, keepdims=False: getattr(x, name)(axis=axis, keepdims=keepdims)
 
 
 def _mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return None if not _double(x.dtype) or not x.size else x.mean(axis=_axes(axis), keepdims=keepdims)
+    if not _double(x.dtype) or not x.size:
+        return None
+    x = x if x.dtype.kind == "f" else x.astype(np.float64)
+    total = Q.reduced(np.add, x, _axes(axis), keepdims)
+    return np.true_divide(total, x.size // total.size) if total.size else None
 
 
 def _var(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
     if not _double(x.dtype) or not x.size:
         return None
-    away = x - x.mean(axis=_axes(axis), keepdims=True)
-    total = np.asarray((away * away).sum(axis=_axes(axis), keepdims=keepdims))
-    if not total.size:
-        return None
-    count = x.size // total.size
-    return np.true_divide(total, count - correction if count > correction else 0)
+    return Q.variance(x if x.dtype.kind == "f" else x.astype(np.float64), _axes(axis), correction, keepdims)
 
 
 def _std(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -269,12 +311,23 @@ def _squeeze(x: Any, axis: Any = None) -> Any:
 
 
 def _concat(arrays: Any, axis: Any = 0) -> Any:
-    kinds = {a.dtype for a in arrays}
-    return np.concatenate(arrays, axis=axis) if len(kinds) == 1 else None
+    first = arrays[0]
+    if any(a.dtype is not first.dtype for a in arrays):
+        return None
+    shape = list(first.shape)
+    if axis is None or not -len(shape) <= axis < len(shape):
+        return np.concatenate(arrays, axis=axis)
+    shape[axis] = sum(a.shape[axis] for a in arrays)
+    return Q.joined(np.concatenate, arrays, axis, tuple(shape))
 
 
 def _stack(arrays: Any, axis: int = 0) -> Any:
-    return np.stack(arrays, axis=axis) if len({a.dtype for a in arrays}) == 1 else None
+    first = arrays[0]
+    if any(a.dtype is not first.dtype for a in arrays):
+        return None
+    rank = first.ndim + 1
+    at = axis % rank if -rank <= axis < rank else None
+    return Q.joined(np.stack, arrays, axis, None if at is None else (*first.shape[:at], len(arrays), *first.shape[at:]))
 
 
 def _broadcast(x: Any, *shape: Any) -> Any:
@@ -326,7 +379,8 @@ def _shape(shape: Any) -> tuple[int, ...] | None:
 def _norm(x: Any, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
     if ord != 2 or not _double(x.dtype):
         return None
-    return np.sqrt(np.square(x).sum(axis=_axes(axis), keepdims=keepdims))
+    x = x if x.dtype.kind == "f" else x.astype(np.float64)
+    return np.sqrt(Q.reduced(np.add, Q.unary(np.square, x), _axes(axis), keepdims))
 
 
 def _matrix(function: Rule, result: type | None = None) -> Rule:
@@ -358,11 +412,11 @@ RULES: dict[Callable[..., Any], Rule] = {
     **_same("negative square sign", _any, "iuf"), **_same("bitwise_invert", _any, "biu"),
     **_same("add multiply maximum minimum equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor", _binary),
     **_same("bitwise_and bitwise_or bitwise_xor", _binary, "biu"), **_same("hypot logaddexp atan2", _binary, "f"),
-    E.round: _any(np.rint, "f"), E.reciprocal: _any(lambda x: np.true_divide(1.0, x), "f"),
-    E.subtract: _binary(np.subtract, "iuf"), E.floor_divide: _binary(OPERATORS["floordiv"], "iuf"),
+    E.round: _any(np.rint, "f"), E.reciprocal: lambda x: Q.binary(np.true_divide, 1.0, x, x.dtype) if x.dtype.kind == "f" else None,
+    E.subtract: _binary(np.subtract, "iuf"), E.floor_divide: _plain_binary(OPERATORS["floordiv"], "iuf"),
     E.remainder: _binary(np.remainder, "iuf"), E.divide: _divide, E.power: _power, E.where: _where, E.clip: _clip,
-    R.sum: _sum("sum"), R.prod: _sum("prod"), R.max: _extreme("max"), R.min: _extreme("min"), R.any: _extreme("any"), R.all: _extreme("all"),
-    R.mean: _mean, R.var: _var, R.std: _std, R.argmax: _extreme("argmax"), R.argmin: _extreme("argmin"),
+    R.sum: _sum(np.add), R.prod: _sum(np.multiply), R.max: _extreme(np.maximum), R.min: _extreme(np.minimum), R.any: _extreme(np.logical_or),
+    R.all: _extreme(np.logical_and), R.mean: _mean, R.var: _var, R.std: _std, R.argmax: _place("argmax"), R.argmin: _place("argmin"),
     R.count_nonzero: lambda x, axis=None, keepdims=False: np.count_nonzero(x, axis=_axes(axis), keepdims=keepdims),
     R.cumulative_sum: _running("cumsum"), R.cumulative_prod: _running("cumprod"),
     M.reshape_to: _reshape, M.permute_dims: _permute, M.squeeze: _squeeze,

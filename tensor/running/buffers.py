@@ -9,6 +9,7 @@ from collections import deque
 from ctypes import c_char
 from functools import cache
 from math import prod
+from struct import calcsize
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ...ir.dtypes import dtype as type_of
 from ...ir.errors import MeasureError, TilewrightError, UsageError
 from ...plan.array_arguments import address
 from ..graph.source_lines import Line, show
-from .pools import POOLED_FROM, LentRoom, host_room, release, rooms_of
+from .pools import POOLED_FROM, LentRoom, host_array, is_room, release, rooms_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -380,7 +381,7 @@ def made(spec: BufferSpec) -> TensorBuffer:
             buffer = TensorBuffer(spec, None, _handle(spec.rooms, nbytes))
             ACCOUNT.touch(buffer)
         else:
-            array = _empty()(spec.shape, spec.np) if nbytes < POOLED_FROM else host_room(nbytes).view(spec.np).reshape(spec.shape)
+            array = _empty()(spec.shape, spec.np) if nbytes < POOLED_FROM else host_array(spec.shape, spec.np, nbytes)
             buffer = TensorBuffer(spec, array, 0)
     except (MemoryError, ValueError, MeasureError) as e:
         what = f"no memory for {spec.dtype}{list(spec.shape)}, {mb(nbytes)}"
@@ -477,6 +478,13 @@ def remember_look(array: Array, buffer: TensorBuffer) -> None:
         _specs[array.dtype, array.shape, buffer.device] = buffer.spec
 
 
+_LONG = 8 * calcsize("l")
+TYPES = [type_of(name) for name in (
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", f"int{_LONG}", f"uint{_LONG}", "int64", "uint64", "float32", "float64",
+)]  # fmt: skip
+"""Types by NumPy's numbers of them."""
+
+
 def computed(array: Array) -> TensorBuffer:
     """An array that NumPy made, as a tensor's memory: rows follow each other once somebody asks for it. A part of another array's is never
     written in place."""
@@ -485,11 +493,11 @@ def computed(array: Array) -> TensorBuffer:
     spec = _specs.get((array.dtype, array.shape, "cpu"))
     if spec is None or ACCOUNT.cap is not None:
         ACCOUNT.room(array.nbytes, ("", 0))
-        spec = BufferSpec(array.shape, type_of(array.dtype.name), "cpu", ("", 0))
+        spec = BufferSpec(array.shape, TYPES[array.dtype.num], "cpu", ("", 0))
         if len(_specs) < _SPECS:
             _specs[array.dtype, array.shape, "cpu"] = spec
     buffer = TensorBuffer(spec, array, 0)
-    buffer.foreign = buffer.nbytes >= POOLED_FROM or not array.flags.owndata
+    buffer.foreign = not (is_room(array) if buffer.nbytes >= POOLED_FROM else array.flags.owndata)
     ACCOUNT.add(buffer)
     return buffer
 

@@ -76,6 +76,17 @@ def host_room(size: int) -> Array:
     return room
 
 
+def host_array(shape: tuple[int, ...], kind: np.dtype[Any], size: int) -> Array:
+    """An array of `size` bytes in such memory."""
+    return host_room(size).view(kind).reshape(shape)
+
+
+def is_room(array: Array) -> bool:
+    """Whether an array lies in such memory, and fills it."""
+    base: Any = array.base
+    return base is not None and type(base) is type(array) and base.nbytes == array.nbytes + LINE and base.flags.owndata
+
+
 SOLE_REFERENCES = 3
 """What CPython counts for an array that only the caller of `release` knows: its name there, the parameter, and the count's own."""
 
