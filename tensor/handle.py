@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,7 +14,7 @@ from ..ir.errors import UsageError
 from .frontends.exchange import exported
 from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
 from .graph.index_maps import Shape
-from .graph.nodes import TensorNode, constant_of
+from .graph.nodes import TensorNode, constant_of, interned_in
 from .graph.nodes import leaf as bare_leaf
 from .graph.primitives import cast, const, stop_gradient
 from .graph.source_lines import at, user_line
@@ -22,7 +23,7 @@ from .ops.complex_numbers import complex_memory
 from .ops.elementwise import binary
 from .running import buffers
 from .running.assignment import fitting, lock_of
-from .running.current_capture import thread
+from .running.current_capture import outside, thread
 from .running.realise import copied, realise
 from .trees import flatten
 from .views import Links, spread, write
@@ -39,7 +40,7 @@ NAMESPACE_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 class TensorHandle:
     """A node and the device it is computed on. `Tensor` is the class to use."""
 
-    __slots__ = ("__weakref__", "device", "grad", "known", "links", "node", "planes", "requires_grad")
+    __slots__ = ("__weakref__", "constant", "device", "grad", "known", "links", "node", "planes", "requires_grad")
     __array_priority__ = 100
     made_as: ClassVar[type[TensorHandle]]
     """The class of results."""
@@ -58,6 +59,8 @@ class TensorHandle:
         self.node: TensorNode
         self.known: Array | None = None
         """The values, of a tensor that has no node yet: NumPy computed it at once, and no graph has read it."""
+        self.constant: Constant | None
+        """How such a tensor is made, where it is made of constants only and nobody saw its memory."""
         self.planes: Any
         """Of a complex tensor: a node that it had, and the parts that it was made of."""
         if dtype is None and range is None and type(data) is array_class() and data.dtype.kind != "c":
@@ -92,7 +95,7 @@ class TensorHandle:
     def of_array(cls, array: Array) -> Self:
         """A handle on what NumPy computed. It gets a node when it is asked for one."""
         new = cls.__new__(cls)
-        new.known, new.device, new.grad, new.links, new.requires_grad = array, "cpu", None, None, False
+        new.known, new.device, new.grad, new.links, new.requires_grad, new.constant = array, "cpu", None, None, False, None
         return new
 
     if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
@@ -155,6 +158,8 @@ class TensorHandle:
 
     def _computed(self) -> TensorNode:
         """A node that has the values of now, which this tensor stands for if nobody updated it meanwhile."""
+        if self.known is not None and thread.capture is None:
+            self.constant = None
         node = self.node
         if node.op == "buffer" and thread.capture is None:
             return node
@@ -174,7 +179,8 @@ class TensorHandle:
         """Its values as a NumPy array, which shares the tensor's memory: what is written to it, this tensor holds, and so
         does every other tensor that is equal to it as an expression, unless it is a constant (zeros, ones, full)."""
         known = self.known
-        if known is not None and known.flags.carray:
+        if known is not None and thread.capture is None and known.flags.carray:
+            self.constant = None
             return known
         array: Array = self._computed().data.array
         return array
@@ -332,10 +338,25 @@ def _noded(tensor: Any) -> TensorNode:
     with _MAKING:
         known = tensor.known
         if known is not None:
-            tensor.node = bare_leaf(buffers.computed(known))
+            constant = tensor.constant
+            tensor.node = bare_leaf(buffers.computed(known)) if constant is None else constant.node()
             tensor.known = None
         node: TensorNode = TensorHandle.node.__get__(tensor)  # type: ignore[attr-defined]
         return node
+
+
+class Constant:
+    """How a tensor is made of nothing but numbers: by a function of nodes, of numbers and constants."""
+
+    __slots__ = ("args", "function", "kwargs")
+
+    def __init__(self, function: Callable[..., TensorNode], args: list[Any], kwargs: dict[str, Any]) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+
+    def node(self) -> TensorNode:
+        """The graph, as it is outside of captured functions."""
+        with outside(), interned_in():
+            return self.function(*[a.node() if type(a) is Constant else a for a in self.args], **self.kwargs)
 
 
 def _rebuilt(array: Array, dtype: DTypeLike, device: str, range: tuple[int, int] | None, requires_grad: bool) -> Any:

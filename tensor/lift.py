@@ -136,11 +136,11 @@ def _sizes_known(found: _Parameters, args: tuple[Any, ...], kwargs: dict[str, An
     return bound.args, bound.kwargs
 
 
-def _small(function: Callable[..., Any]) -> Callable[..., Any] | None:
+def _small(function: Callable[..., Any], direct: Callable[..., Any]) -> Callable[..., Any] | None:
     """What computes a function of small tensors at once. (It imports NumPy.)"""
     from .frontends.small_operations import RULES, at_once
 
-    return partial(at_once, RULES[function]) if function in RULES else None
+    return partial(at_once, function, RULES[direct]) if direct in RULES else None
 
 
 def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = None, lazy: bool = False) -> Callable[..., Any]:
@@ -154,7 +154,7 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
         nonlocal rule, asked
         if thread.capture is None:
             if not asked:
-                rule, asked = _small(direct or function), True
+                rule, asked = _small(function, direct or function), True
             if rule is not None:
                 made = rule(args, kwargs)
                 if made is not None:

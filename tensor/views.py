@@ -35,6 +35,7 @@ from .running.current_capture import current, thread
 from .running.numpy_share import kernels_only
 
 BASIC = (int, slice, NoneType, EllipsisType)
+_NUMBERS = frozenset({*BASIC, float, bool})
 MOST_WRITES = 32
 """Writes that become a part of a graph before it is computed: graphs do not grow without end."""
 _COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -369,6 +370,11 @@ def element(tensor: Any, key: Any) -> Any:
 
 def _plain(x: Any) -> Any:
     """Tensors in a key or a value as arrays. Raises UsageError where a gradient may be asked for through one."""
+    if type(x) in _NUMBERS:
+        return x
+    known = getattr(x, "known", None)
+    if known is not None:
+        return known
     node = getattr(x, "node", None)
     if isinstance(node, TensorNode):
         if node.tracked:
@@ -379,6 +385,8 @@ def _plain(x: Any) -> Any:
 
 def _ready(root: Any) -> bool:
     """Whether a tensor's memory may be written to: no captured function reads it, and its numbers have no declared range."""
+    if root.known is not None:
+        return not root.requires_grad
     data = root.node.data
     return not (root.node.tracked or root.requires_grad) and (data is None or (data.cell is None and data.range is None))
 

@@ -54,9 +54,12 @@ def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | N
         raise ValueError(f"asarray: {x.dtype} on {x.device} as {kind or x.dtype} on {device or x.device} needs a copy")
     out = x if kind is None else x.astype(kind)
     out = out if device is None else out.to_device(device)
-    if copy and out.node is x.node:  # values are never written to, but handles are
-        return type(x).of(x.node, x.device)
-    return out
+    return _handle(out) if copy and (out is x or (out.known is None and out.node is x.node)) else out
+
+
+def _handle(x: Tensor) -> Tensor:
+    """Another handle on the same values, which are never written to; handles are."""
+    return type(x).of(x.node, x.device) if x.known is None or x.constant is not None else type(x).of_array(x.known)
 
 
 def _kind_of_tensors(obj: Any) -> DType | None:
@@ -108,7 +111,7 @@ def empty(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None 
 
 def empty_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -> Tensor:
     """Zeros in the shape of `x`."""
-    return _made(C.zeros_like, device, x, dtype=dtype)
+    return zeros_like(x, dtype=dtype, device=device)
 
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Kind = None, device: str | None = None) -> Tensor:
@@ -123,7 +126,9 @@ def full(shape: int | Sequence[int], fill_value: Scalar, *, dtype: Kind = None, 
 
 def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: Kind = None, device: str | None = None) -> Tensor:
     """Every element the same number, in the shape of `x`."""
-    return _made(C.full_like, device, x, fill_value, dtype=dtype)
+    if x.complex_class:
+        return _made(C.full_like, device, x, fill_value, dtype=dtype)
+    return _made(C.full, device, x.shape, fill_value, dtype=dtype or x.dtype)
 
 
 def linspace(
@@ -140,7 +145,7 @@ def ones(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None =
 
 def ones_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -> Tensor:
     """Ones in the shape of `x`."""
-    return _made(C.ones_like, device, x, dtype=dtype)
+    return full_like(x, 1, dtype=dtype, device=device)
 
 
 def zeros(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None = None) -> Tensor:
@@ -150,7 +155,7 @@ def zeros(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None 
 
 def zeros_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -> Tensor:
     """Zeros in the shape of `x`."""
-    return _made(C.zeros_like, device, x, dtype=dtype)
+    return full_like(x, 0, dtype=dtype, device=device)
 
 
 def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Tensor:
@@ -158,7 +163,7 @@ def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: str | N
     out: Tensor = x.astype(dtype)
     if device is not None:
         out = out.to_device(device)
-    return type(out).of(out.node, out.device) if copy and out is x else out
+    return _handle(out) if copy and out is x else out
 
 
 __all__ = [

@@ -44,7 +44,7 @@ def unary(function: Any, x: Array) -> Any:
 def binary(function: Any, a: Any, b: Any, kind: np.dtype[Any]) -> Any:
     """A universal function of operands, arrays or numbers, that is computed in a type."""
     whole, other = (a, b) if isinstance(a, np.ndarray) and (not isinstance(b, np.ndarray) or b.size <= a.size) else (b, a)
-    if whole.size < FROM or not whole.flags.c_contiguous:
+    if not isinstance(whole, np.ndarray) or whole.size < FROM or not whole.flags.c_contiguous:
         return function(a, b)
     shape, count = whole.shape, whole.size
     if isinstance(other, np.ndarray) and other.shape != shape:

@@ -11,18 +11,19 @@ import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from functools import cache
+from operator import index
 from types import EllipsisType, NoneType
 from typing import Any
 
 import numpy as np
 
-from ...ir.dtypes import DType, DTypeLike, float64
+from ...ir.dtypes import DType, DTypeLike, float64, int32, int64
 from ...ir.dtypes import dtype as type_named
 from ...ir.errors import DTypeError
 from ..graph.nodes import constant_of
 from ..graph.nodes import leaf as bare_leaf
-from ..graph.promotion import default_float, dtype_of, promote
-from ..handle import TensorHandle
+from ..graph.promotion import default_float, default_of, dtype_of, promote
+from ..handle import Constant, TensorHandle
 from ..ops import creation as C
 from ..ops import elementwise as E
 from ..ops import indexing as I
@@ -34,7 +35,7 @@ from ..ops import sorting as S
 from . import quick_arrays as Q
 from ..running import buffers
 from ..running.numpy_evaluation import OPERATORS
-from ..running.numpy_share import kernels_only
+from ..running.numpy_share import SMALL_GRAPH, kernels_only
 from ..running.observers import WATCH, timed
 
 Array = np.ndarray[Any, Any]
@@ -103,11 +104,14 @@ def _known(x: Any) -> Any:
     raise TypeError
 
 
-def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A rule's answer for small tensors that are known: tensors with its values; None where a graph has to be built."""
+def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A rule's answer for small tensors that are known: tensors with its values; None where a graph has to be built. What is made of
+    constants only remembers how, so that kernels know as much of it as of a graph."""
     tensor = TensorHandle.made_as
     given: list[Any] = []
-    lazy = known = False
+    lazy: list[Any] = []
+    known = plain = False
+    constant = True
     try:
         for a in args:
             kind = type(a)
@@ -116,19 +120,32 @@ def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
                 if array is None:
                     array = _array(a, MOST_VIEWED if rule is _getitem else SMALL_ARRAY)
                     if array is None:
-                        return None
-                    if a.node.data is None:
-                        lazy = True
+                        if a.node.data is not None or a.node.size > SMALL_GRAPH or a.node.tracked or a.device != "cpu":
+                            return None
+                        lazy.append((len(given), a))
+                    elif a.node.data is None:
+                        plain = True
                     else:
                         known = True
-                else:
-                    known = True
+                    constant = False
+                elif a.constant is None:
+                    known, constant = True, False
                 given.append(array)
+            elif kind in _PLAIN:
+                given.append(a)
             else:
-                given.append(a if kind in _PLAIN else _known(a))
+                given.append(_known(a))
+                constant = constant and (kind is DType or _of_numbers(a))
         options = {k: v if type(v) in _PLAIN else _known(v) for k, v in kwargs.items()} if kwargs else kwargs
-        if (lazy and not known) or kernels_only():
+        if kernels_only():
             return None
+        if not constant:
+            if not known and (lazy or plain):
+                return None
+            for i, a in lazy:
+                given[i] = a.numpy()
+        elif kwargs and not all(type(v) in _OWN or _of_numbers(v) for v in kwargs.values()):
+            constant = False
         found = _quiet.run(rule, *given, **options) if options else _quiet.run(rule, *given)
     except _ERRORS:
         return None
@@ -137,10 +154,21 @@ def at_once(rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
             return None
     elif found is None:
         return None
+    if constant:
+        if isinstance(found, (tuple, list)) or found.size > SMALL_GRAPH:
+            return None
+        made = tensor.of_array(np.asarray(found))
+        made.constant = Constant(function, [a.constant if type(a) is tensor else a for a in args], kwargs)
+        return made
     if WATCH.observer is not None:
         with timed("numpy", "small operation", "cpu"):
             return tensors(found)
     return tensors(found)
+
+
+def _of_numbers(x: Any) -> bool:
+    """Whether a tuple or list is one of Python's numbers, slices and their like."""
+    return (type(x) is tuple or type(x) is list) and all(type(e) in _OWN or _of_numbers(e) for e in x)
 
 
 def tensors(found: Any) -> Any:
@@ -234,7 +262,7 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
     if x.dtype.kind != "f" or not all(v is None or _paired(x, v) is x.dtype for v in (min, max)) or (min is None and max is None):
         return None
-    out = x if min is None else Q.binary(np.maximum, x, min, x.dtype)
+    out = x if min is None else np.asarray(Q.binary(np.maximum, x, min, x.dtype))
     return out if max is None else Q.binary(np.minimum, out, max, x.dtype)
 
 
@@ -298,8 +326,8 @@ def _running(name: str) -> Rule:
 
 
 # movement ---------------------------------------------------------------------------------------------------------
-def _reshape(x: Any, *shape: Any, copy: Any = None) -> Any:
-    return x.reshape(shape[0] if len(shape) == 1 else shape)
+def _reshape(x: Any, *sizes: Any, shape: Any = None, copy: Any = None) -> Any:
+    return x.reshape(shape if not sizes else sizes[0] if len(sizes) == 1 else sizes)
 
 
 def _permute(x: Any, *order: Any, axes: Any = None) -> Any:
@@ -372,7 +400,7 @@ def _matmul(a: Any, b: Any) -> Any:
 
 
 def _shape(shape: Any) -> tuple[int, ...] | None:
-    to = (shape,) if type(shape) is int else tuple(shape)
+    to = (shape,) if type(shape) is int else tuple(map(index, shape))
     return to if all(type(n) is int and n >= 0 for n in to) and _elements(to) <= SMALL_ARRAY else None
 
 
@@ -406,6 +434,34 @@ def _same(names: str, rule: Callable[..., Rule], *kinds: str) -> dict[Callable[.
     return {getattr(E, name): rule(getattr(np, name), *kinds) for name in names.split()}
 
 
+def _full(shape: Any, value: Any, dtype: Any = None) -> Any:
+    kind = (default_of(value) if type(value) in (bool, int, float) else type_named(value.dtype)) if dtype is None else dtype_of(dtype)
+    if kind.narrow or kind.kind == "c" or (to := _shape(shape)) is None:
+        return None
+    if isinstance(value, np.ndarray):
+        return np.full(to, value, kind.np) if value.shape == () and value.dtype == kind.np else None
+    fits = type(value) is int or (type(value) is float and kind.kind == "f") or (type(value) is bool and kind.kind == "b")
+    return np.full(to, value, kind.np) if fits else None
+
+
+def _filled(value: int) -> Rule:
+    return lambda shape, dtype=None: _full(shape, value, dtype or default_float())
+
+
+def _eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = None) -> Any:
+    kind = dtype_of(dtype) if dtype is not None else default_float()
+    to = _shape((rows, rows if columns is None else columns))
+    return None if kind.narrow or kind.kind == "c" or to is None else np.eye(*to, k, kind.np)
+
+
+def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+    if stop is None:
+        start, stop = 0, start
+    kind = dtype_of(dtype) if dtype is not None else int64
+    whole = type(start) is type(stop) is type(step) is int and kind in (int32, int64)
+    return np.arange(start, stop, step, kind.np) if whole and step and (stop - start) // step <= SMALL_GRAPH else None
+
+
 RULES: dict[Callable[..., Any], Rule] = {
     **_same("exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp2", _float),
     **_same("isnan isinf isfinite logical_not absolute positive", _any), **_same("floor ceil trunc", _any, "f"),
@@ -429,7 +485,8 @@ RULES: dict[Callable[..., Any], Rule] = {
     L.matmul: _matmul, L.vecdot: _vecdot, L.vector_norm: _norm, L.cholesky: _matrix(np.linalg.cholesky), L.inv: _matrix(np.linalg.inv),
     L.det: _matrix(np.linalg.det), L.solve: _matrix(np.linalg.solve), L.eigh: _matrix(np.linalg.eigh, L.EighResult),
     L.svd: _matrix(np.linalg.svd, L.SVDResult), M.diagonal: lambda x, offset=0: np.diagonal(x, offset, -2, -1),
-    C.broadcast_arrays: _together, E.astype: _astype,
+    C.broadcast_arrays: _together, E.astype: _astype, C.full: _full, C.zeros: _filled(0), C.ones: _filled(1), C.empty: _filled(0),
+    C.eye: _eye, C.arange: _arange, S.unique_values: lambda x: np.unique(x, equal_nan=False),
 }  # fmt: skip
 """By function of nodes, the function of arrays that is the same where it answers."""
 

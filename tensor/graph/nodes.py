@@ -237,9 +237,9 @@ _scope = _Interned()
 
 
 @contextmanager
-def interned_in(table: Table) -> Iterator[None]:
+def interned_in(table: Table = _TABLE) -> Iterator[None]:
     """This thread's nodes are interned in a table of their own: those of a captured function are never ones that were
-    computed outside, whose values would be taken for constants."""
+    computed outside, whose values would be taken for constants. (Without a table: in that of all others.)"""
     before = _scope.table
     _scope.table = table
     try:
