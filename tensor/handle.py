@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -184,6 +185,12 @@ class TensorHandle:
             return known
         array: Array = self._computed().data.array
         return array
+
+    def show(self, array: Array, constant: Constant | None = None) -> None:
+        """Stand for what NumPy computed."""
+        with _MAKING, suppress(AttributeError):
+            self.known, self.constant = array, constant
+            del self.node
 
     def assign(self, value: Any) -> Any:
         """Give this tensor other values: `value` broadcast to its shape and cast to its type. In a captured function that

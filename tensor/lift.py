@@ -25,7 +25,7 @@ from .running.assignment import lock_of
 from .running.current_capture import check_captured, current, thread
 from .running.numpy_share import SMALL_GRAPH, kernels_only
 from .running.realise import realise
-from .views import write
+from .views import at_once, write, written
 
 
 def lowered(x: Any, devices: list[str]) -> Any:
@@ -259,7 +259,12 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
             if out.shape != self.shape or out.dtype is not self.dtype:
                 change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
                 raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
-            write(self, out.node)
+            if out.known is None or not at_once(self) or self.known is None:
+                write(self, out.node)
+            elif self.links is None:
+                self.show(out.known, out.constant)
+            elif not written(self, ..., out):
+                write(self, out.node)
         return self
 
     method.__doc__ = f"In place: {function.__doc__}"

@@ -288,7 +288,11 @@ def _refresh(tensor: Any) -> None:
     """Give all views of a tensor its values."""
     for part in tensor.links.alive():
         if part.links.capture is current():
-            part.node, part.known = part.links.place.of(tensor.node), None
+            known = tensor.known
+            if known is None:
+                part.node, part.known = part.links.place.of(tensor.node), None
+            else:
+                part.show(part.links.place.array(known))
             if part.links.parts:
                 _refresh(part)
 
@@ -315,7 +319,10 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
         return False
     try:
         at, given = _plain(key), _plain(value)
-        root.realise()
+        if root.known is None:
+            root.realise()
+        else:
+            root.constant = None
     except UsageError:  # of arguments without values, as in `vmap`
         return False
     kind = tensor.dtype.np
@@ -394,8 +401,18 @@ def _ready(root: Any) -> bool:
 def _own(root: Any) -> tuple[Any, bool]:
     """(the array of a tensor's memory, of which nothing reads but the tensor and its views; whether views have other memory, so that they
     must be told of a write)."""
-    node, data = root.node, root.node.data
     viewed = root.links is not None and bool(root.links.parts)
+    known = root.known
+    if known is not None:
+        seen = 0
+        if viewed:
+            seen = sum(v.known is not None and v.known.base is known and sys.getrefcount(v.known) <= 2 for v in _views(root))
+        if known.base is None and _COUNTED and sys.getrefcount(known) <= 3 + seen:
+            return known, viewed and seen < sum(1 for _ in _views(root))
+        known = known.copy()
+        root.show(known)
+        return known, viewed
+    node, data = root.node, root.node.data
     lazy, known, stale = _seen_by_views(root) if viewed else (0, 0, False)
     if node.op != "buffer" or data.foreign or not _COUNTED or not _alone(root, node, data, lazy, known):
         new = buffers.new(node.shape, node.dtype, root.device, node.line)

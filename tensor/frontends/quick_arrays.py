@@ -82,7 +82,7 @@ def _product(a: Any, b: Any, x: Array) -> Any:
 
 def reduced(function: Any, x: Array, axis: int | tuple[int, ...] | None, keepdims: bool = False) -> Any:
     """`function.reduce`: np.add, np.maximum …"""
-    if x.size >= FROM and type(axis) is int and 1 < x.ndim and -x.ndim <= axis < x.ndim:
+    if x.size >= FROM and type(axis) is int and x.ndim > 1 and -x.ndim <= axis < x.ndim:
         out = None
         if x.flags.c_contiguous:
             out = _of_rows(function, x, axis % x.ndim)

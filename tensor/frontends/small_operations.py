@@ -32,11 +32,11 @@ from ..ops import linalg as L
 from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
-from . import quick_arrays as Q
 from ..running import buffers
 from ..running.numpy_evaluation import OPERATORS
 from ..running.numpy_share import SMALL_GRAPH, kernels_only
 from ..running.observers import WATCH, timed
+from . import quick_arrays as Q
 
 Array = np.ndarray[Any, Any]
 Rule = Callable[..., Any]
