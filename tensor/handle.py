@@ -348,7 +348,7 @@ def _noded(tensor: Any) -> TensorNode:
             constant = tensor.constant
             tensor.node = bare_leaf(buffers.computed(known)) if constant is None else constant.node()
             tensor.known = None
-        node: TensorNode = TensorHandle.node.__get__(tensor)  # type: ignore[attr-defined]
+        node: TensorNode = vars(TensorHandle)["node"].__get__(tensor)
         return node
 
 

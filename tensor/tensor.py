@@ -75,7 +75,7 @@ class Tensor(TensorHandle):
             part: Tensor = _getitem(self, key)
             link(part, self, Sliced(key))
             return part
-        found = element(self, key) if type(key) in (int, tuple) and at_once(self) else None
+        found: Tensor | None = element(self, key) if type(key) in (int, tuple) and at_once(self) else None
         return found if found is not None else _getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -424,7 +424,8 @@ def _own(root: Any) -> tuple[Any, bool]:
 def _alone(root: Any, node: TensorNode, data: TensorBuffer, lazy: int, known: int) -> bool:
     """Whether only `root` and its views have this node and its memory: `lazy` nodes of theirs read the node, `known` ones the array. (Counted
     are: the tensor's, those of this function and its caller, and the call's own.)"""
-    array, base = data._array, data._array.base
+    array: Any = data._array
+    base = array.base
     if sys.getrefcount(node) > 4 + lazy or sys.getrefcount(data) > 4:
         return False
     if base is None:

@@ -95,7 +95,7 @@ def reduced(function: Any, x: Array, axis: int | tuple[int, ...] | None, keepdim
     return function.reduce(x, axis=axis, keepdims=keepdims)
 
 
-def _of_rows(function: Any, x: Array, axis: int) -> Array | None:
+def _of_rows(function: Any, x: Array, axis: int) -> Any:
     """The reduction over one dimension of a row-major array, in any shape; None where NumPy's own way is as good."""
     n = x.shape[axis]
     behind = 1
@@ -145,4 +145,4 @@ def joined(function: Callable[..., Array], arrays: Sequence[Array], axis: int | 
     kind = arrays[0].dtype
     if shape is None or count * kind.itemsize < POOLED_FROM:
         return function(arrays, axis=axis)
-    return function(arrays, axis=axis, out=room(shape, kind, count))  # type: ignore[call-arg]
+    return function(arrays, axis=axis, out=room(shape, kind, count))

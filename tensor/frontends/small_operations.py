@@ -36,6 +36,7 @@ from ..running import buffers
 from ..running.numpy_evaluation import OPERATORS
 from ..running.numpy_share import SMALL_GRAPH, kernels_only
 from ..running.observers import WATCH, timed
+from ..running.pools import POOLED_FROM
 from . import quick_arrays as Q
 
 Array = np.ndarray[Any, Any]
@@ -179,7 +180,7 @@ def tensors(found: Any) -> Any:
         return kind(*parts) if hasattr(found, "_fields") else kind(parts)
     if type(found) is not np.ndarray:
         found = np.asarray(found)
-    if found.nbytes < buffers.POOLED_FROM and buffers.ACCOUNT.cap is None:
+    if found.nbytes < POOLED_FROM and buffers.ACCOUNT.cap is None:
         return TensorHandle.made_as.of_array(found)
     return TensorHandle.made_as.of(bare_leaf(buffers.computed(found)))
 
@@ -451,7 +452,7 @@ def _filled(value: int) -> Rule:
 def _eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = None) -> Any:
     kind = dtype_of(dtype) if dtype is not None else default_float()
     to = _shape((rows, rows if columns is None else columns))
-    return None if kind.narrow or kind.kind == "c" or to is None else np.eye(*to, k, kind.np)
+    return None if kind.narrow or kind.kind == "c" or to is None else np.eye(to[0], to[1], k, kind.np)
 
 
 def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
@@ -459,7 +460,7 @@ def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> A
         start, stop = 0, start
     kind = dtype_of(dtype) if dtype is not None else int64
     whole = type(start) is type(stop) is type(step) is int and kind in (int32, int64)
-    return np.arange(start, stop, step, kind.np) if whole and step and (stop - start) // step <= SMALL_GRAPH else None
+    return np.arange(start, stop, step).astype(kind.np, copy=False) if whole and step and (stop - start) // step <= SMALL_GRAPH else None
 
 
 RULES: dict[Callable[..., Any], Rule] = {
