@@ -355,15 +355,28 @@ def _noded(tensor: Any) -> TensorNode:
 class Constant:
     """How a tensor is made of nothing but numbers: by a function of nodes, of numbers and constants."""
 
-    __slots__ = ("args", "function", "kwargs")
+    __slots__ = ("args", "depth", "function", "kwargs", "made")
 
-    def __init__(self, function: Callable[..., TensorNode], args: list[Any], kwargs: dict[str, Any]) -> None:
-        self.function, self.args, self.kwargs = function, args, kwargs
+    def __init__(self, function: Callable[..., TensorNode], args: list[Any], kwargs: dict[str, Any], depth: int) -> None:
+        self.function, self.args, self.kwargs, self.depth = function, args, kwargs, depth
+        self.made: TensorNode | None = None
+
+    @classmethod
+    def of(cls, function: Callable[..., TensorNode], args: list[Any], kwargs: dict[str, Any]) -> Constant | None:
+        """A function of numbers and constants; None for what took so many steps that it is data."""
+        depth = 1 + max((a.depth for a in args if type(a) is cls), default=0)
+        return cls(function, args, kwargs, depth) if depth <= MOST_STEPS else None
 
     def node(self) -> TensorNode:
         """The graph, as it is outside of captured functions."""
-        with outside(), interned_in():
-            return self.function(*[a.node() if type(a) is Constant else a for a in self.args], **self.kwargs)
+        if self.made is None:
+            with outside(), interned_in():
+                self.made = self.function(*[a.node() if type(a) is Constant else a for a in self.args], **self.kwargs)
+        return self.made
+
+
+MOST_STEPS = 16
+"""Operations one behind the other that make a constant."""
 
 
 def _rebuilt(array: Array, dtype: DTypeLike, device: str, range: tuple[int, int] | None, requires_grad: bool) -> Any:

@@ -114,7 +114,7 @@ def _from_data(data: Any, dtype: DTypeLike | None, device: str, range: tuple[int
     try:
         array = as_array(data)
         kind = None if dtype is None else dtype_of(dtype)
-        if kind is None and array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic, memoryview)):
+        if kind is None and array.dtype == np.float64 and not (isinstance(data, memoryview) or hasattr(data, "__array__")):
             kind = default_float()
         return from_numpy(array, kind, device, range)
     except TilewrightError as e:

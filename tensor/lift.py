@@ -219,6 +219,12 @@ def _replaced(x: Any) -> Any:
     return [_replaced(e) for e in x] if isinstance(x, list) else x
 
 
+def _quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], Any]:
+    from .frontends.small_operations import quick
+
+    return quick(function, swapped)
+
+
 def all_lifted(*functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     """Several functions, `lifted`."""
     return tuple(map(lifted, functions))
@@ -227,15 +233,24 @@ def all_lifted(*functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]
 def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..., Any]:
     """A binary operator of tensors; NotImplemented where the other operand is no array and no number."""
     call = lifted(function)
+    quick: Callable[[Any, Any], Any] | None = None
 
     def method(self: Any, other: Any) -> Any:
+        nonlocal quick
+        if self.known is not None:
+            if quick is None:
+                quick = _quick(function, swapped)
+            found = quick(self, other)
+            if found is not None:
+                return found
         if not isinstance(other, (TensorHandle, bool, int, float, complex, SymbolicSize)):
             if isinstance(other, list):
                 other = TensorHandle.made_as(other)
             elif not _is_array(other):
-                if type(other).__module__.partition(".")[0] in ("torch", "jax", "jaxlib"):
+                library = type(other).__module__.partition(".")[0]
+                if library in ("torch", "jax", "jaxlib"):
                     raise TypeError(
-                        f"{function.__name__} of a Tensor and a {type(other).__name__}: make both of one library, "
+                        f"{function.__name__} of a Tensor and a {library}.{type(other).__name__}: make both of one library, "
                         "with tilewright.xp.from_dlpack(other), which shares its memory"
                     )
                 return NotImplemented

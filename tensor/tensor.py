@@ -28,7 +28,7 @@ from .ops.creation import tril, triu
 from .running.assignment import lock_of
 from .running.current_capture import current
 from .running.realise import copied
-from .views import Sliced, at_once, element, is_part, link, write, written
+from .views import Sliced, at_once, element, is_part, known_part, link, write, written
 
 as_node = node_of
 
@@ -71,8 +71,11 @@ class Tensor(TensorHandle):
     __invert__ = lifted(E.bitwise_invert)
 
     def __getitem__(self, key: Any) -> Tensor:
-        if is_part(key, len(self.shape)):
-            part: Tensor = _getitem(self, key)
+        known = self.known
+        if is_part(key, len(self.shape) if known is None else known.ndim):
+            part: Tensor | None = known_part(self, key) if known is not None else None
+            if part is None:
+                part = _getitem(self, key)
             link(part, self, Sliced(key))
             return part
         found: Tensor | None = element(self, key) if type(key) in (int, tuple) and at_once(self) else None

@@ -352,6 +352,16 @@ def at_once(tensor: Any) -> bool:
     return thread.capture is None and tensor.device == "cpu" and not tensor.requires_grad and not kernels_only()
 
 
+def known_part(tensor: Any, key: Any) -> Any:
+    """The part that a key names of what NumPy computed; None where a graph has to be built."""
+    if tensor.constant is not None or not at_once(tensor):
+        return None
+    try:
+        return type(tensor).of_array(tensor.known[key])
+    except (IndexError, TypeError, ValueError):
+        return None
+
+
 def element(tensor: Any, key: Any) -> Any:
     """The element that a key of numbers names, where it is known; else None."""
     array = tensor.known

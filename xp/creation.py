@@ -13,6 +13,8 @@ from ..tensor.graph.promotion import dtype_of
 from ..tensor.leaves import as_array, from_numpy, gpu_of, lent
 from ..tensor.lift import lifted
 from ..tensor.ops import creation as C
+from ..tensor.running.buffers import small
+from ..tensor.running.current_capture import thread
 from ..tensor.running.pools import rooms_of
 
 _lifted = cache(lifted)
@@ -34,6 +36,8 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
         return _of_tensor(obj, kind, device, copy)
     import numpy as np
 
+    if type(obj) is np.ndarray and dtype is None and device is None and copy is None and small(obj) and thread.capture is None:
+        return Tensor.of_array(obj)
     shared = isinstance(obj, np.ndarray) or (hasattr(obj, "__array_interface__") or isinstance(obj, (memoryview, bytearray)))
     if copy is False and not shared:
         raise ValueError("asarray: a list or number has no memory to share; leave copy as None")

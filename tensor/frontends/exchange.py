@@ -31,7 +31,9 @@ def _code(capsule: Any) -> ctypes.c_uint8:
 
 
 def exported(array: Array, dtype: DType, **wanted: Any) -> Any:
-    """An array's memory as a DLPack capsule."""
+    """An array's memory as a DLPack capsule; a copy where nobody may write to it and the consumer cannot be told so."""
+    if not array.flags.writeable and wanted.get("max_version") is None and wanted.get("copy") is not False:
+        array = array.copy()
     if dtype not in CODES:
         return array.__dlpack__(**wanted)
     capsule = array.view(f"u{dtype.size}").__dlpack__(**wanted)

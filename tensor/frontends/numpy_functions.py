@@ -137,6 +137,8 @@ def _twin(function: Callable[..., Any], given: dict[str, Any]) -> Any:
     for p in known.values():
         if p.kind is Parameter.VAR_POSITIONAL:
             first += given.pop(next(iter(given)))
+            if any(x is None or isinstance(x, str) for x in first):
+                raise _NoTwin
         elif given and (p.kind is Parameter.POSITIONAL_ONLY or not first):
             x = given.pop(next(iter(given)))
             first.append(TensorHandle.made_as(np.asarray(x)) if str(p.annotation) == "TensorNode" and isinstance(x, list) else x)

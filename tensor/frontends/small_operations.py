@@ -19,7 +19,7 @@ import numpy as np
 
 from ...ir.dtypes import DType, DTypeLike, float64, int32, int64
 from ...ir.dtypes import dtype as type_named
-from ...ir.errors import DTypeError
+from ...ir.errors import TilewrightError
 from ..graph.nodes import constant_of
 from ..graph.nodes import leaf as bare_leaf
 from ..graph.promotion import default_float, default_of, dtype_of, promote
@@ -33,6 +33,7 @@ from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
 from ..running import buffers
+from ..running.current_capture import thread
 from ..running.numpy_evaluation import OPERATORS
 from ..running.numpy_share import SMALL_GRAPH, kernels_only
 from ..running.observers import WATCH, timed
@@ -50,7 +51,7 @@ MOST_VIEWED = 1 << 40
 PLAIN = "?bBhHiIlLqQfd"
 """NumPy's letters of the types whose arithmetic is ours."""
 _ERRORS = (
-    np.linalg.LinAlgError, TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, AttributeError, DTypeError,
+    np.linalg.LinAlgError, TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, AttributeError, TilewrightError,
     RuntimeError,  # (the context is entered already: a finaliser or a handler of signals computes in the middle of an operation)
 )  # fmt: skip
 _PLAIN = frozenset({int, float, bool, NoneType, slice, EllipsisType})
@@ -148,23 +149,55 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
         elif kwargs and not all(type(v) in _OWN or _of_numbers(v) for v in kwargs.values()):
             constant = False
         found = _quiet.run(rule, *given, **options) if options else _quiet.run(rule, *given)
+        if found is None or (type(found) is np.ndarray and found.size > SMALL_ARRAY):
+            return None
+        if constant:
+            if isinstance(found, (tuple, list)) or found.size > SMALL_GRAPH:
+                return None
+            made = tensor.of_array(np.asarray(found))
+            made.constant = Constant.of(function, [a.constant if type(a) is tensor else a for a in args], kwargs)
+            return made
+        if WATCH.observer is not None:
+            with timed("numpy", "small operation", "cpu"):
+                return tensors(found)
+        return tensors(found)
     except _ERRORS:
         return None
-    if type(found) is np.ndarray:
-        if found.size > SMALL_ARRAY:
+
+
+def quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], Any]:
+    """A binary operator of two tensors of one type, or of a tensor and a number, that NumPy computed and that are shorter than any that another
+    way pays for: the answer of `at_once`, or None."""
+    ufunc, kinds = UFUNCS.get(RULES.get(function, _power), (np.add, ""))
+    tensor = TensorHandle.made_as
+
+    def answer(a: Any, b: Any) -> Any:
+        x = a.known
+        if x is None or a.constant is not None or x.size >= Q.FROM or x.dtype.kind not in kinds or thread.capture is not None:
             return None
-    elif found is None:
-        return None
-    if constant:
-        if isinstance(found, (tuple, list)) or found.size > SMALL_GRAPH:
+        if type(b) is tensor:
+            y = b.known
+            if (
+                y is None
+                or b.constant is not None
+                or y.dtype is not x.dtype
+                or y.size >= Q.FROM
+                or (y.shape != x.shape and x.size * y.size > Q.FROM)
+            ):
+                return None
+        elif _fits(x.dtype, b):
+            y = b
+        else:
             return None
-        made = tensor.of_array(np.asarray(found))
-        made.constant = Constant(function, [a.constant if type(a) is tensor else a for a in args], kwargs)
-        return made
-    if WATCH.observer is not None:
-        with timed("numpy", "small operation", "cpu"):
-            return tensors(found)
-    return tensors(found)
+        if WATCH.observer is not None or kernels_only():
+            return None
+        try:
+            found = _quiet.run(ufunc, y, x) if swapped else _quiet.run(ufunc, x, y)
+        except (RuntimeError, ValueError, OverflowError):
+            return None
+        return tensor.of_array(found if type(found) is np.ndarray else np.asarray(found))
+
+    return answer
 
 
 def _of_numbers(x: Any) -> bool:
@@ -173,13 +206,15 @@ def _of_numbers(x: Any) -> bool:
 
 
 def tensors(found: Any) -> Any:
-    """The results of a function of arrays as tensors."""
+    """The results of a function of arrays as tensors. Raises TypeError for a type that is none of a small operation's."""
     if isinstance(found, (tuple, list)):
         kind: Any = type(found)
         parts = map(tensors, found)
         return kind(*parts) if hasattr(found, "_fields") else kind(parts)
     if type(found) is not np.ndarray:
         found = np.asarray(found)
+    if found.dtype.char not in PLAIN:
+        raise TypeError
     if found.nbytes < POOLED_FROM and buffers.ACCOUNT.cap is None:
         return TensorHandle.made_as.of_array(found)
     return TensorHandle.made_as.of(bare_leaf(buffers.computed(found)))
@@ -225,11 +260,16 @@ def _any(function: Rule, kinds: str = "biuf") -> Rule:
     return lambda x: Q.unary(function, x) if x.dtype.kind in kinds else None
 
 
+UFUNCS: dict[Rule, tuple[Any, str]] = {}
+"""Of rules that are NumPy's function of the same two operands: it, and the kinds of types that it is for."""
+
+
 def _binary(function: Rule, kinds: str = "biuf") -> Rule:
     def rule(a: Any, b: Any) -> Any:
         kind = _paired(a, b)
         return Q.binary(function, a, b, kind) if kind is not None and kind.kind in kinds else None
 
+    UFUNCS[rule] = function, kinds
     return rule
 
 
@@ -244,6 +284,9 @@ def _plain_binary(function: Rule, kinds: str) -> Rule:
 def _divide(a: Any, b: Any) -> Any:
     kind = _paired(a, b)
     return Q.binary(np.true_divide, a, b, kind) if kind is not None and _double(kind) else None
+
+
+UFUNCS[_divide] = np.true_divide, "f"
 
 
 def _power(a: Any, b: Any) -> Any:

@@ -21,9 +21,12 @@ from .indexing import take
 from .movement import dims, expand_dims, part
 
 
-def pad(x: TensorNode, widths: Sequence[tuple[int, int]] | int, value: Scalar = 0, mode: str = "constant") -> TensorNode:
-    """`widths[d]` = (before, after) elements around each dimension: `value`s, or with the mode "edge" the nearest element, with
-    "reflect" the array mirrored at its edge, with "wrap" the array over and over."""
+def pad(
+    x: TensorNode, widths: Sequence[tuple[int, int]] | int, value: Scalar = 0, mode: str = "constant", constant_values: Scalar | None = None
+) -> TensorNode:
+    """`widths[d]` = (before, after) elements around each dimension: `value`s (NumPy's name of which is constant_values), or with the mode
+    "edge" the nearest element, with "reflect" the array mirrored at its edge, with "wrap" the array over and over."""
+    value = value if constant_values is None else constant_values
     pairs = [(widths, widths)] * len(x.shape) if isinstance(widths, int) else [(size(a), size(b)) for a, b in widths]
     if len(pairs) != len(x.shape) or any(a < 0 or b < 0 for a, b in pairs):
         raise UsageError(f"pad of {list(x.shape)}: {pairs} must name (before, after), at least 0, for each dimension")

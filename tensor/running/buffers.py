@@ -485,6 +485,12 @@ TYPES = [type_of(name) for name in (
 """Types by NumPy's numbers of them."""
 
 
+def small(array: Array) -> bool:
+    """Whether an array may be a tensor's that has no node yet: it is not counted as long."""
+    kind = array.dtype
+    return kind.num < len(TYPES) and kind.isnative and array.nbytes < POOLED_FROM and array.flags.aligned and ACCOUNT.cap is None
+
+
 def computed(array: Array) -> TensorBuffer:
     """An array that NumPy made, as a tensor's memory: rows follow each other once somebody asks for it. A part of another array's is never
     written in place."""
