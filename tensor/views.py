@@ -178,10 +178,13 @@ def reshaping(call: Callable[..., Any], rows: bool = False) -> Callable[..., Any
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = call(x, *args, **kwargs)
-        if type(out) is type(x) and kwargs.get("copy") is not True and _evenly(x, out.node.shape, rows):
-            if out is x or out.node is x.node:
+        if type(out) is not type(x) or kwargs.get("copy") is True:
+            return out
+        shape = out.node.shape if out.known is None else out.known.shape
+        if _evenly(x, shape, rows):
+            if out is x or (out.known is None and out.node is x.node):
                 out = type(x).of(x.node, x.device)
-            link(out, x, Reshaped(out.node.shape))
+            link(out, x, Reshaped(shape))
         return out
 
     return method
@@ -194,7 +197,7 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = call(x, *args, **kwargs)
         if type(out) is type(x):
-            if out.node is x.node:
+            if out is x or (out.known is None and out.node is x.node):
                 out = type(x).of(x.node, x.device)
             link(out, x, (PermutedPairs if x.complex_class else Permuted)(lambda array: moved(array, *args, **kwargs)))
         return out

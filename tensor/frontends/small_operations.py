@@ -154,7 +154,7 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
         if constant:
             if isinstance(found, (tuple, list)) or found.size > SMALL_GRAPH:
                 return None
-            made = tensor.of_array(np.asarray(found))
+            made = tensor.of_array(np.array(found))  # (what is written to another's memory is none of its)
             made.constant = Constant.of(function, [a.constant if type(a) is tensor else a for a in args], kwargs)
             return made
         if WATCH.observer is not None:

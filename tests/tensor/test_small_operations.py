@@ -163,3 +163,43 @@ def test_a_root_as_a_power_is_ieees() -> None:
 def test_a_divisor_that_is_infinite_in_the_other_type_gives_zero() -> None:
     x = Tensor(np.array([-1.0, 2.0], np.float32))
     assert (x // 1e300).tolist() == [0, 0] and (1e300 // x).tolist() == [-np.inf, np.inf]
+
+
+@pytest.mark.parametrize("kind", ("bool", "int8", "float32"))
+@pytest.mark.parametrize("shape", ((7, 1501), (3, 700, 5), (9001, 2)))
+def test_reductions_of_short_rows_are_those_of_long_ones(kind: str, shape: tuple[int, ...]) -> None:
+    array = np.random.default_rng(1).integers(0, 3, shape).astype(kind)
+    if kind.startswith("f"):
+        array[0, 0], array[-1, -1] = np.nan, np.inf
+    for x in (array, array.T):
+        for function in ("sum", "prod", "max", "min", "any", "all", "mean", "std"):
+            for axis in range(x.ndim):
+                with np.errstate(all="ignore"):
+                    wanted = getattr(np, function)(x, axis=axis, keepdims=True)
+                if function in ("mean", "std") and not kind.startswith("f"):
+                    wanted = wanted.astype(np.float32)
+                found = getattr(xp, function)(Tensor(x), axis=axis, keepdims=True).numpy()
+                assert found.dtype == wanted.dtype and found.shape == wanted.shape
+                assert np.allclose(found, wanted, rtol=1e-4, equal_nan=True), (function, axis)
+
+
+def test_powers_and_what_is_large_are_numpys_in_memory_of_their_own() -> None:
+    x = Tensor(np.linspace(-2.0, 2.0, 20_000))
+    before = x.numpy().copy()
+    for n in (1, 2, 3, 5, 6, -2):
+        assert np.allclose((x**n).numpy(), before ** float(n), equal_nan=True)
+    y, z = x + 1.0, xp.flip(x * 2.0)
+    y[0] = 9.0
+    assert z.numpy()[-1] == -4.0 and np.array_equal(x.numpy(), before) and y.numpy()[1] == before[1] + 1
+
+
+def test_constants_stay_what_kernels_know_and_end_as_data() -> None:
+    mask = xp.arange(5)[:, None] >= xp.arange(5)
+    assert mask.node.src and mask.tolist() == np.tri(5, dtype=bool).tolist()
+    base = xp.zeros(3)
+    part = base[1:]
+    base += 1.0
+    assert (part * 2).node is not None and part.tolist() == [1.0, 1.0]
+    for _ in range(100):
+        base = base + base
+    assert base.tolist() == [2.0**100] * 3
