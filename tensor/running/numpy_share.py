@@ -2,8 +2,8 @@
 
 A kernel takes as long to compile as NumPy takes for tens of millions of elements. So a graph of at most `MOST_WORK` is NumPy's until
 graphs of its structure have been `ENOUGH_WORK` together: never more than twice the time that the better choice takes, known beforehand or
-not (A. Karlin and others, "Competitive snoopy caching", 1988). Work is counted in elements and not in seconds, so that a program gives
-the same numbers whenever it runs."""
+not (A. Karlin and others, "Competitive snoopy caching", 1988). Kernels are compiled before they are needed, while NumPy answers. Work is
+counted in elements and not in seconds, so that a program gives the same numbers whenever it runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from collections.abc import Callable, Hashable, Sequence
 from math import prod
 
 from ..graph.nodes import TensorNode, walk
+from .buffers import ACCOUNT
 from .observers import NANS
 
 SMALL_GRAPH = 1 << 13
 """Work at which a kernel begins to be worth its compilation, however often it runs."""
 MOST_WORK = 1 << 22
-"""Work of a graph that is a kernel's at once."""
+"""Work of a graph that is a kernel's from its second time on."""
 ENOUGH_WORK = 1 << 25
-"""Work of all graphs of a structure after which kernels compute it."""
+"""Work of all graphs of a structure after which kernels compute it, and of a graph that is a kernel's at once."""
 PRODUCT_WORK = 16
 """Products of a contraction that NumPy's BLAS computes in the time of one element of anything else."""
 
@@ -77,23 +78,22 @@ def work_of(outs: Sequence[TensorNode], most: int) -> int:
     return total
 
 
-def is_numpys(outs: Sequence[TensorNode], device: str, key: Callable[[], Hashable]) -> bool:
-    """Whether NumPy computes a graph, whose structure is `key`: on the device `cpu`. Captured functions always run kernels, and
-    TILEWRIGHT_SMALL=0 turns this off."""
+def is_numpys(outs: Sequence[TensorNode], device: str, key: Callable[[], Hashable], prepare: Callable[[], None]) -> bool:
+    """Whether NumPy computes a graph, whose structure is `key`: on the device `cpu`. `prepare` compiles kernels for it meanwhile; it is called
+    once. Captured functions always run kernels, and TILEWRIGHT_SMALL=0 turns this off."""
     if device != "cpu" or kernels_only():
         return False
-    work = work_of(outs, MOST_WORK)
+    work = work_of(outs, ENOUGH_WORK)
     if work <= SMALL_GRAPH:
         return True
-    if work > MOST_WORK:
+    if work > ENOUGH_WORK or (work > MOST_WORK and ACCOUNT.cap is not None):
         return False
     structure = key()
     with _lock:
-        done = _done.pop(structure, 0)
-        if done < ENOUGH_WORK:
-            _done[structure] = done + work
-            if len(_done) > _MOST_KEYS:
-                _done.popitem(last=False)
-            return True
-        _done[structure] = done
-    return False
+        before = _done.pop(structure, 0)
+        after = _done[structure] = before if before >= ENOUGH_WORK else before + (ENOUGH_WORK if work > MOST_WORK else work)
+        if len(_done) > _MOST_KEYS:
+            _done.popitem(last=False)
+    if before < ENOUGH_WORK // 2 <= after:
+        prepare()
+    return before < ENOUGH_WORK

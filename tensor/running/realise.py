@@ -4,15 +4,17 @@ Lists are remembered by the graph without the memory of its leaves (`detached`),
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import bool_
-from ...ir.errors import UsageError
-from ..fusion.call_list import Call, CallList, LoopCall, NumpyCall, call_list, key_of, leaves_of
+from ...ir.errors import TilewrightError, UsageError
+from ..fusion.call_list import Call, CallList, KernelCall, LoopCall, NumpyCall, call_list, key_of, leaves_of
 from ..graph import index_maps as maps
 from ..graph.index_checks import CHECK, check_of
 from ..graph.nodes import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
@@ -80,18 +82,63 @@ _lock = threading.Lock()
 def listed(outs: Sequence[TensorNode]) -> CallList:
     """The call list of a graph, made when it is first asked for."""
     key = key_of(outs)
+    _finished(key)
     with _lock:
         found = _lists.get(key)
         if found is not None:
             _lists.move_to_end(key)
             return found
+    return _made(key, detached(outs)[0])
+
+
+def _made(key: tuple[Any, ...], outs: Sequence[TensorNode]) -> CallList:
     with timed("graph", "partition and pull"):
-        found = call_list(detached(outs)[0])
+        found = call_list(outs)
     with _lock:
         _lists[key] = found
         while len(_lists) > MOST_LISTS:
             _lists.popitem(last=False)
     return found
+
+
+_preparing: dict[tuple[Any, ...], threading.Thread] = {}
+"""By key of a graph: who compiles its kernels, while NumPy computes it."""
+
+
+def prepare(outs: Sequence[TensorNode], device: str) -> None:
+    """Compile a graph's kernels in a thread of their own."""
+    wanted = [*outs, *check_of(outs)]
+    key, copies = key_of(wanted), detached(wanted)[0]
+
+    def work() -> None:
+        try:
+            for call in _made(key, copies).calls:
+                if isinstance(call, KernelCall):
+                    bound(call.kernel, device)
+        except TilewrightError:
+            pass  # whoever needs the kernels is told of it then
+        finally:
+            with _lock:
+                _preparing.pop(key, None)
+
+    thread = threading.Thread(target=copy_context().run, args=(work,), name="kernels of a graph")
+    with _lock:
+        _preparing[key] = thread
+    thread.start()
+
+
+def _finished(key: tuple[Any, ...] | None = None) -> None:
+    """Wait for who compiles the kernels of a graph (None: of any)."""
+    if not _preparing:
+        return
+    with _lock:
+        found = [t for k, t in _preparing.items() if key in (None, k)]
+    for thread in found:
+        if thread is not threading.current_thread():
+            thread.join()
+
+
+os.register_at_fork(before=_finished)  # (a child has no such thread, and would find its locks held)
 
 
 def device_of(leaves: Sequence[TensorNode], default: str) -> str:
@@ -114,7 +161,7 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     if any(n.data is None for n in leaves):
         check_values(wanted)
     device = device_of(leaves, device)
-    if is_numpys(wanted, device, lambda: key_of(wanted)):
+    if is_numpys(wanted, device, lambda: key_of(wanted), lambda: prepare(wanted, device)):
         from .numpy_evaluation import compute
 
         with timed("numpy", "small graph", device):

@@ -18,6 +18,7 @@ from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
 from tilewright.tensor.ops import sorting as S
+from tilewright.tensor.running import numpy_share, realise
 
 KINDS = ("bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64")
 UNARY = [f for f in direct.RULES if f.__name__ in vars(E) and f.__code__.co_argcount == 1]
@@ -203,3 +204,21 @@ def test_constants_stay_what_kernels_know_and_end_as_data() -> None:
     for _ in range(100):
         base = base + base
     assert base.tolist() == [2.0**100] * 3
+
+
+def test_numpy_answers_while_kernels_of_a_large_graph_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(realise, "prepare", lambda outs, device: made.append(realise.key_of(outs)))
+    monkeypatch.setattr(numpy_share, "MOST_WORK", 1 << 13)
+    monkeypatch.setattr(numpy_share, "ENOUGH_WORK", 1 << 22)
+    node = (xp.arange(600_000) * 0.5 + 1.25).node
+    asked = [numpy_share.is_numpys([node], "cpu", lambda: node.shape, lambda: realise.prepare([node], "cpu")) for _ in range(3)]
+    assert asked == [True, False, False] and len(made) == 1
+
+
+def test_kernels_that_another_thread_compiles_are_waited_for() -> None:
+    node = realise.copied((xp.arange(6000) * 0.25 + 1.5).node)
+    key = realise.key_of([node])
+    realise.prepare([node], "cpu")
+    realise._finished()
+    assert key in realise._lists and not realise._preparing
