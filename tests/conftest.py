@@ -53,17 +53,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def known_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A value for XDG_STATE_HOME under which this machine's limits are known, from a short look: the first search of
-    a new home measures them for five seconds, and so would every test that searches in a home of its own."""
+    """A value for XDG_STATE_HOME under which this machine's limits are known: higher than those of any. To measure them takes five
+    seconds of the first search of a new home, and says what the machine did meanwhile."""
     from tilewright import devices
     from tilewright.devices import limits
     from tilewright.devices.cpu import probe
 
     state = tmp_path_factory.mktemp("state")
     device = devices.get("cpu")
+    rates = {
+        n: limits.Rates(
+            *(n * 1e12, n * 5e11),
+            *[n * 1e11] * 5,
+            tuple(limits.Cached(size, n * 1e12, n * 1e12) for size in probe.cache_sizes(device.target, n)),
+        )
+        for n in {1, device.threads}
+    }
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_STATE_HOME", str(state))
-        limits.write(limits.path(device._identity()), probe.measure(device, slot_s=0.01), device._identity())
+        limits.write(limits.path(device._identity()), limits.Limits("2026-01-01T00:00:00+00:00", rates), device._identity())
         assert device.limits() is not None
     return state
 

@@ -26,14 +26,14 @@ SHAPE = {"m": 64, "n": 64, "k": 64}
 
 @pytest.fixture
 def slow_limits(known_limits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> kept.Limits:
-    """This machine's limits, as a probe beside other work may have left them: a tenth of what it does."""
+    """Limits that any machine passes, as a probe beside other work may leave them; measured again they are high."""
     monkeypatch.setenv("XDG_STATE_HOME", str(known_limits))
     device = devices.get("cpu")
     good = device.limits()
     assert good is not None
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    tenth = {n: dataclasses.replace(r, **{f: getattr(r, f) / 10 for f in kept.FIGURES}) for n, r in good.rates.items()}
-    kept.write(kept.path(device._identity()), dataclasses.replace(good, rates=tenth, spread={}), {})  # type: ignore[attr-defined]
+    low = {n: dataclasses.replace(r, **{f: getattr(r, f) / 1000 for f in kept.FIGURES}) for n, r in good.rates.items()}
+    kept.write(kept.path(device._identity()), dataclasses.replace(good, rates=low, spread={}), {})  # type: ignore[attr-defined]
 
     def again(device: Any, seconds: float, limit_s: float) -> Any:
         kept.write(kept.path(device._identity()), good, {})
@@ -88,13 +88,12 @@ def test_a_whole_search_and_old_rows_show_sane_shares(slow_limits: Any, tmp_path
 
     with caches.open(tmp_path / "c.db") as store:
         shape = {"m": 256, "n": 256, "k": 256}
-        tenth = KernelTask("matmul", shape, "float32", "cpu", 1).roofline()
-        assert tenth is not None
+        low = KernelTask("matmul", shape, "float32", "cpu", 1).roofline()
+        assert low is not None
         result = tune("matmul", shape, "float32", threads=1, cache=store, trials=4)
         assert result.found and result.t_min is not None and result.roofline_pct is not None
-        if result.t_min < tenth.seconds / 1.3:  # (a machine that is very busy may not come that far)
-            assert "cannot be" in result.message
-            assert result.roofline_pct < 100 * 1.3 * tenth.seconds / result.t_min / 5
+        assert "cannot be" in result.message
+        assert result.roofline_pct < 100 * 1.3 * low.seconds / result.t_min / 500
         best = store.rows(verified=True)[0]
         old = dataclasses.replace(best, roofline_s=2 * (best.t_min or 1.0))  # 200 %
         _now.cache_clear()
