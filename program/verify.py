@@ -47,6 +47,24 @@ def check_types(op: Op, s: Instr) -> str | None:
     return _result(op, s, s.out, common) or _particular(s)
 
 
+_RIGHT: set[tuple[object, ...]] = set()
+"""Operations, with the types of their values and memory, that `check_types` found right. A few hundred stand for all instructions."""
+
+
+def _checked_types(op: Op, s: Instr) -> str | None:
+    """As `check_types`, which looks only once at what was right."""
+    if op.lanes == "attribute" or s.op in ("dot", "mma") or s.op in MATRIX_LOADS:  # (more than types decides there)
+        return check_types(op, s)
+    mem, out = s.attr.dtype.name if isinstance(s.attr, Mem) else None, s.out
+    key = (s.op, mem, None if out is None else (out.dtype.name, out.lanes), *[(v.dtype.name, v.lanes) for v in s.args])
+    if key in _RIGHT:
+        return None
+    wrong = check_types(op, s)
+    if wrong is None:
+        _RIGHT.add(key)
+    return wrong
+
+
 def _lanes(op: Op, s: Instr) -> int:
     """The lanes of the operation."""
     if s.out is not None and op.lanes in ("all", "free"):
@@ -253,6 +271,7 @@ def _barriers(block: Block, control: tuple[Val, ...] = ()) -> Iterator[tuple[Ins
 
 WARP = 32
 """Threads that do an operation of tensor cores together."""
+_TOGETHER = SYNCS | ASYNCS
 VARIABLE = "TILEWRIGHT_VERIFY"
 """Verify after every pass where this environment variable is neither empty nor 0."""
 
@@ -389,7 +408,7 @@ class _Verifier:
             return
         for v in s.args:
             self._use(v)
-        wrong = check_attribute(op, s, self.program) or check_types(op, s)
+        wrong = check_attribute(op, s, self.program) or _checked_types(op, s)
         if wrong is None and op.attribute == "memory":
             wrong = check_memory(op, s, self.program, self.consts.get(s.args[0].id))
         if wrong is None and op.effect == "warpgroup":
@@ -398,7 +417,7 @@ class _Verifier:
             wrong = check_copy(op, s, self.program)
         if wrong is not None:
             self.fail(wrong)
-        if s.op in SYNCS | ASYNCS:
+        if s.op in _TOGETHER:
             threads = self.program.phases[self.at[0]].threads
             if threads == 1:
                 self.fail(f"a {s.op} stands in a phase of one thread")
