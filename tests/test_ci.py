@@ -92,14 +92,14 @@ class Runner:
             **env,
         }
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text]
-        self.said = subprocess.run(command, cwd=cwd, env=full, capture_output=True, text=True, timeout=120)
+        self.said = subprocess.run(command, cwd=cwd, env=full, capture_output=True, text=True, timeout=240)
         return self.said.returncode
 
 
 @pytest.mark.slow
 def test_the_round_trip(tmp_path: Path) -> None:
     tuner, requirer = Runner(tmp_path / "tuner"), Runner(tmp_path / "requirer")
-    given = {"manifest": "kernels.toml", "budget": "8s"}  # which a busy machine keeps as well
+    given = {"manifest": "kernels.toml", "budget": "200s"}
     assert tuner.job("tune", **given) == 0, tuner.said.stderr
     assert "2 tuned" in tuner.said.stdout
     bundle = tuner.folder / "schedules.jsonl"
@@ -121,7 +121,7 @@ def test_what_fails_fails_the_step_and_keeps_the_rest(tmp_path: Path, monkeypatc
     script = runner.folder / "script.json"
     script.write_text(json.dumps({"rules": [{"text": "softmax", "do": "crash"}]}))
     runner.path.write_text(str(Path(sys.executable).parent))
-    inputs = {k: v["default"] for k, v in STEPS["inputs"].items()} | {"budget": "2s"}
+    inputs = {k: v["default"] for k, v in STEPS["inputs"].items()} | {"budget": "200s"}
     monkeypatch.setenv("TILEWRIGHT_FAKE_SCRIPT", str(script))
     assert runner.action(inputs) == 4
     assert "failed: softmax m=8,n=16" in runner.said.stdout
@@ -155,7 +155,7 @@ def test_lint_documentation_and_tests_run_on_every_pull_request() -> None:
     for text in said:
         assert "${{" not in text, "an expression in a script is an injection"
         command = re.sub(r"^make ", "make -n ", text).replace("bash ", "bash -n ")
-        assert subprocess.run(command.split(), cwd=ROOT, capture_output=True, timeout=60).returncode == 0, text
+        assert subprocess.run(command.split(), cwd=ROOT, capture_output=True, timeout=240).returncode == 0, text
 
 
 def test_hooks_before_a_commit_are_local_and_exist() -> None:
@@ -186,7 +186,7 @@ def test_the_whole_check_makes_the_round_trip() -> None:
         < text.index("make test")
     )
     for script in (".ci/run", ".ci/round_trip", ".ci/levels", ".github/actions/tune/tune.sh"):
-        assert subprocess.run(["bash", "-n", ROOT / script], timeout=20).returncode == 0
+        assert subprocess.run(["bash", "-n", ROOT / script], timeout=240).returncode == 0
         assert os.access(ROOT / script, os.X_OK)
     assert "examples/kernels.toml" in (ROOT / ".ci/round_trip").read_text()
 

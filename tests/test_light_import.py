@@ -16,7 +16,7 @@ def modules_after(code: str, env: dict[str, str] | None = None) -> set[str]:
     """Everything in sys.modules after `code` ran in a fresh interpreter."""
     script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     kept = {k: v for k, v in os.environ.items() if k != "TILEWRIGHT_LOG"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=kept | (env or {}))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240, env=kept | (env or {}))
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stderr.splitlines()[-1]))
 

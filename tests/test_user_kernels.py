@@ -24,6 +24,7 @@ CASES = vs_c.cases()
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.covering(each=4)
 def test_a_kernel_means_what_c_says(name: str) -> None:
     case = CASES[name]
     assert len(re.findall(r"\bkernel\(", case.source.read_text())) >= 1 and case.make(**case.all_sizes()).outputs

@@ -46,7 +46,7 @@ def test_two_processes_record_into_one_new_file(path: Path) -> None:
     for w in writers:
         go(w)
     for w in writers:
-        w.communicate(timeout=60)
+        w.communicate(timeout=240)
         assert w.returncode == 0
     with cache.open(path) as store:
         rows = store.rows()
@@ -63,7 +63,7 @@ def test_a_reader_works_while_another_writes(path: Path) -> None:
         with cache.open(path) as store:
             seen.append(len(store.rows()))
         lookup(path, key)
-    writer.communicate(timeout=60)
+    writer.communicate(timeout=240)
     assert writer.returncode == 0
     assert seen == sorted(seen) and all(n % 10 == 0 for n in seen), "a reader sees whole transactions, in order"
     assert lookup(path, key) is not None
@@ -80,7 +80,7 @@ def test_sigkill_while_writing_loses_no_finished_record(path: Path) -> None:
                 break
         os.kill(writer.pid, signal.SIGKILL)
         rest = writer.stdout.read()
-        writer.wait(timeout=30)
+        writer.wait(timeout=240)
         done = max([2 + attempt, *(int(x) for x in rest.split("\n")[:-1])]) + 1
         with cache.open(path) as store:
             n = len(store.rows(name=f"w{attempt}"))

@@ -315,7 +315,7 @@ sys.exit(main(sys.argv[2:]))
 def limited(size: int, *args: str, out: Any = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
     """The command where no file may be larger than `size` bytes, which stands in for a full disk."""
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
-    return subprocess.run([sys.executable, "-c", FULL, str(size), *args], stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", FULL, str(size), *args], stdout=out, stderr=subprocess.PIPE, text=True, timeout=240)
 
 
 def test_exporting_to_a_full_disk_keeps_the_old_bundle(store: Cache, make_row, path: Path, tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_what_is_no_regular_file_is_written_to_and_a_link_stays(store: Cache, ma
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
     assert store.export(pipe) == 1
-    assert reader.communicate(timeout=20)[0] == real.read_bytes() and pipe.is_fifo()
+    assert reader.communicate(timeout=240)[0] == real.read_bytes() and pipe.is_fifo()
 
 
 @pytest.mark.slow

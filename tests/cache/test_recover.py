@@ -324,7 +324,7 @@ def as_nobody(path: Path, action: str) -> str:
     for folder in path.parents:  # let the other user reach it
         if folder.stat().st_uid == os.getuid() and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o055)
-    done = subprocess.run([sys.executable, "-c", AS_NOBODY, str(path), action], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", AS_NOBODY, str(path), action], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -379,7 +379,7 @@ print(len(store.rows()), store.record(row(5000)))
 @pytest.mark.slow
 def test_a_full_disk_says_so_and_loses_nothing(path: Path) -> None:
     """A limit on the size of files stands in for the full disk."""
-    done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     message, counts = done.stdout.splitlines()
     assert "full" in message and "free some space, or choose another place with --cache PATH" in message

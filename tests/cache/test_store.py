@@ -77,7 +77,7 @@ def test_a_commit_by_another_process_is_seen_by_the_next_look_up(store: Cache, m
     with cache.open(path.with_name("other.db")) as other:
         other.record(make_row(kernel="another", t_med=5e-4))
         other.export(bundle)
-    subprocess.run([sys.executable, "-c", code, str(bundle)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, str(bundle)], check=True, timeout=240)
     assert lookup(path, replace(key, kernel="another")).t_med == 5e-4
 
 
@@ -118,7 +118,7 @@ store = cache.open({str(path)!r})
 assert cache.lookup({str(path)!r}, key) and store.best(key) and store.rows() and store.nearest(key, "le") == [] and store.explain(key).hit
 print(sorted({{"sqlalchemy", "numpy"}} & set(sys.modules)))
 """
-    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=240, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -63,7 +63,7 @@ class Terminal:
         end = time.monotonic() + limit_s
         while self._read(0.5):
             assert time.monotonic() < end, f"still running after {limit_s} s:\n{self.text[-3000:]}"
-        return self.process.wait(10)
+        return self.process.wait(240)
 
     def _read(self, wait_s: float) -> bool:
         """Take what is there; False at the end."""

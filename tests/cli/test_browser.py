@@ -67,7 +67,7 @@ def dumped(file: Path, dark: bool) -> str:
         [*command, scheme, f"--user-data-dir={file.parent / 'profile'}", "--dump-dom", file.as_uri()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

@@ -35,7 +35,7 @@ def test_a_shell_completes_commands_kernels_and_values(shell: str, tmp_path: Pat
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     words = {"fish": ["-N", "-c"], "zsh": ["-f", "-c"], "bash": ["--norc", "-c"]}[shell]
     lines = [*LINES] if shell == "fish" else [shell, *LINES]
-    done = subprocess.run([found, *words, ASK[shell], *lines], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=120)
+    done = subprocess.run([found, *words, ASK[shell], *lines], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=240)
     # fish and zsh show what a word means after it
     answers = [{line.split("\t")[0].split(":")[0].strip() for line in part.splitlines()} - {""} for part in done.stdout.split("==")]
     assert answers[: len(LINES)] == [*LINES.values()], done.stderr

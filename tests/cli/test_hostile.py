@@ -157,7 +157,7 @@ def test_environments(tmp_path: Path, known_limits: Path, line: str, code: int, 
         ["bash", "-c", line.format(tune=tune, known_limits=known_limits)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         cwd=tmp_path,
         env=env,
     )
@@ -219,14 +219,14 @@ def test_version(tune: Tune) -> None:
 
 def test_the_installed_command_and_the_module_agree() -> None:
     said = [
-        subprocess.run([*c, "--version"], capture_output=True, text=True, timeout=60).stdout
+        subprocess.run([*c, "--version"], capture_output=True, text=True, timeout=240).stdout
         for c in ([sys.executable, "-m", "tilewright.cli"],)
     ]
     assert said[0].startswith("tilewright ")
 
 
 def test_a_closed_pipe_is_quiet() -> None:
-    done = subprocess.run(["bash", "-c", f"{sys.executable} -m tilewright.cli kernels | true"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m tilewright.cli kernels | true"], capture_output=True, text=True, timeout=240)
     assert done.stderr == ""
 
 

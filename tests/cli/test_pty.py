@@ -102,7 +102,7 @@ def test_a_killed_search_leaves_no_process_and_a_sound_cache(env: dict[str, str]
         assert below, "the search runs candidates in other processes"
         tune.process.kill()
         tune.wait()
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while left := {p for p in below if alive(p)}:
         assert time.monotonic() < end, f"still there: {[Path(f'/proc/{p}/cmdline').read_text() for p in left]}"
         time.sleep(0.05)
@@ -135,7 +135,7 @@ def test_an_unwritable_cache_is_bad_usage_at_once(env: dict[str, str], tmp_path:
 @pytest.mark.slow
 def test_plain_lines_when_piped(env: dict[str, str]) -> None:
     command = [sys.executable, "-m", "tilewright.cli", *SMALL, "--trials", "6", "--json", "-"]
-    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     got = json.loads(done.stdout)
     assert got["origin"] == "tuned" and got["verified"] and got["counts"]["ok"] >= 1 and sum(got["counts"].values()) <= 6

@@ -29,7 +29,7 @@ ANYTHING = dict.fromkeys(
 
 def ask(live: LivePage, path: str = "/", host: str = "", tag: str = "") -> tuple[int, dict[str, str], str]:
     """Status, headers and text of an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=240)
     connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{live.port}", "If-None-Match": tag})
     answer = connection.getresponse()
     text = answer.read().decode()
@@ -126,15 +126,15 @@ def test_mistakes_come_before_the_run(tune: Tune) -> None:
 def test_it_ends_with_its_run_or_by_an_interrupt(filled: Path) -> None:
     command = [sys.executable, "-P", "-m", "tilewright", "watch", "--port", "0"]
     run = subprocess.run(
-        [*command, "run", "matmul", "--mode", "require", "--shape", "m=3,n=3,k=3"], capture_output=True, text=True, timeout=120
+        [*command, "run", "matmul", "--mode", "require", "--shape", "m=3,n=3,k=3"], capture_output=True, text=True, timeout=240
     )
     assert run.returncode == 5 and "live at http://127.0.0.1:" in run.stderr and "no cached schedule for matmul" in run.stderr, run.stderr
     with subprocess.Popen([*command, "--since", "2020-01-01"], stderr=subprocess.PIPE, text=True, env={**os.environ}) as watch:
         assert watch.stderr is not None
         found = re.search(r"127\.0\.0\.1:(\d+)/ \(Ctrl-C ends it\)", watch.stderr.readline())
         assert found
-        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=240)
         connection.request("GET", "/")
         assert "softmax" in connection.getresponse().read().decode()
         watch.send_signal(signal.SIGINT)
-        assert watch.wait(60) == 0 and watch.stderr.read() == ""
+        assert watch.wait(240) == 0 and watch.stderr.read() == ""

@@ -24,6 +24,7 @@ def load(cpu: Device, text: object, threads: int = 1) -> Executable:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("items", [0, 1, 2, 3, 100, 4097])
+@pytest.mark.covering
 def test_every_item_runs_exactly_once(cpu: Device, threads: int, items: int) -> None:
     a = guarded.array(np.zeros(items + 1, np.int64))
     exe = load(cpu, source(items=items), threads)

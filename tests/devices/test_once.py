@@ -110,7 +110,7 @@ def test_a_device_is_made_once() -> None:
 
 
 def run(*command: str) -> str:
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, timeout=240)
     assert not done.returncode, done.stdout + done.stderr[-3000:]
     return done.stdout
 

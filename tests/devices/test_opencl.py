@@ -314,6 +314,7 @@ def starts_of(name: str, dtype: str, target: Target) -> list[Any]:
         ("argmax", "float32"),
     ],
 )
+@pytest.mark.covering
 def test_schedules_for_processors_agree_with_the_reference(device: OpenClDevice, name: str, dtype: str) -> None:
     agrees(device, name, dtype, starts_of(name, dtype, device.target)[:1], device.target)
 

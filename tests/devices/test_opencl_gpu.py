@@ -40,6 +40,7 @@ def test_shuffles_by_the_names_of_the_device() -> None:
 @pytest.mark.skipif(not CLANG, reason="no clang is installed")
 @pytest.mark.parametrize(("name", "dtype"), [("softmax", "float32"), ("argmax", "float16"), ("sum_rows", "int8"), ("sum_rows", "float64")])
 @pytest.mark.parametrize("target", [PLAIN, KHRONOS, INTEL], ids=["plain", "khronos", "intel"])
+@pytest.mark.covering
 def test_clang_knows_the_functions(target: Target, name: str, dtype: str, tmp_path: Path) -> None:
     """Khronos's functions are OpenCL C 2.0's; Intel's are declared in clang's own header, where the extension is said to be there."""
     (tmp_path / "k.cl").write_text(text(target, name, dtype))

@@ -49,7 +49,7 @@ def test_a_deadline_ends_it_with_what_it_started(child: Callable[..., ChildProce
     forked = "import os, time\npid = os.fork()\nif pid: open(%r, 'w').write(str(pid)); print('begun', flush=True)\ntime.sleep(60)"
     answer = child(forked % str(mark)).answer(3)
     assert answer.late and answer.last_line == "begun" and answer.ending == "SIGKILL"
-    until = time.monotonic() + 10
+    until = time.monotonic() + 240
     while Path(f"/proc/{mark.read_text()}").exists() and "Z" not in Path(f"/proc/{mark.read_text()}/stat").read_text().split():
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -57,5 +57,5 @@ def test_a_deadline_ends_it_with_what_it_started(child: Callable[..., ChildProce
 
 def test_a_whole_answer_is_enough(child: Callable[..., ChildProcess]) -> None:
     began = time.monotonic()
-    answer = child("import time; print('all', flush=True); time.sleep(60)").answer(50, lambda out: out.endswith(b"\n"))
-    assert answer.out == b"all\n" and not answer.late and time.monotonic() - began < 30
+    answer = child("import time; print('all', flush=True); time.sleep(290)").answer(280, lambda out: out.endswith(b"\n"))
+    assert answer.out == b"all\n" and not answer.late and time.monotonic() - began < 240

@@ -82,7 +82,7 @@ def test_a_job_that_is_not_what_it_says_fails_before_anything_is_measured(change
             payload = {**entry_job.payload(add(8), slot(), terms, store), **change}
         running = engine.submit(engine.slots()[0], FleetJob("entry", payload))
         with pytest.raises(JobFailed, match=why):
-            running.result(30)
+            running.result(240)
     finally:
         engine.close()
 

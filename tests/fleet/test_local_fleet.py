@@ -34,7 +34,7 @@ def test_messages_arrive_in_order_and_before_the_result() -> None:
     engine = LocalEngine(slots(1), {"batch": act})
     try:
         running = engine.submit(engine.slots()[0], FleetJob("batch", {"send": [*range(50)], "answer": 3}))
-        assert running.result(30) == ["cpu", 4, 3]
+        assert running.result(240) == ["cpu", 4, 3]
         assert running.messages() == [*range(50)] and running.messages() == []
     finally:
         engine.close()
@@ -44,7 +44,7 @@ def test_an_error_of_a_job_is_told_with_its_class() -> None:
     engine = LocalEngine(slots(1), {"batch": act})
     try:
         with pytest.raises(JobFailed, match="no such thing") as e:
-            engine.submit(engine.slots()[0], FleetJob("batch", {"raise": "no such thing"})).result(30)
+            engine.submit(engine.slots()[0], FleetJob("batch", {"raise": "no such thing"})).result(240)
         assert e.value.kind == "ValueError"
     finally:
         engine.close()
@@ -57,15 +57,15 @@ def test_a_slot_that_dies_is_lost_with_its_jobs_and_comes_back_elsewhere() -> No
         bad = FleetJob("batch", {"send": [1], "die": True})
         running = engine.submit(first, bad)
         with pytest.raises(SlotLost):
-            running.result(30)
+            running.result(240)
         assert running.messages() == [1]
-        loss = engine.lost.get(timeout=30)
+        loss = engine.lost.get(timeout=240)
         assert (loss.slot, loss.jobs) == (first, (bad,))
         there = engine.slots()
         assert second in there and first not in there and [s.name for s in there] == [first.name] * 2
         with pytest.raises(SlotLost):
-            engine.submit(first, FleetJob("batch", {})).result(30)
-        assert engine.submit(there[-1], FleetJob("batch", {"answer": 7})).result(30)[-1] == 7
+            engine.submit(first, FleetJob("batch", {})).result(240)
+        assert engine.submit(there[-1], FleetJob("batch", {"answer": 7})).result(240)[-1] == 7
     finally:
         engine.close()
 
@@ -82,7 +82,7 @@ def test_a_job_that_is_asked_to_stop_ends_by_itself() -> None:
     engine = LocalEngine(slots(1), {"entry": patient})
     try:
         running = engine.submit(engine.slots()[0], FleetJob("entry", {}, "a search"))
-        assert begun.wait(30) and engine.slots()[0].running == ("a search",)
+        assert begun.wait(240) and engine.slots()[0].running == ("a search",)
         running.stop()
         assert wait([running], 30).done and running.result() == "so far"
     finally:

@@ -73,7 +73,7 @@ def tuned(tmp_path: Path) -> Callable[..., tuple[list[Done], Cache]]:
 
 
 def test_entries_of_two_slots_run_side_by_side_and_all_are_written(tuned: Callable[..., Any]) -> None:
-    meet = threading.Barrier(2, timeout=30)  # breaks where the two are not at work at once
+    meet = threading.Barrier(2, timeout=240)  # breaks where the two are not at work at once
 
     def act(job: Mapping[str, Any], site: Worksite) -> Any:
         meet.wait()
@@ -392,7 +392,7 @@ def test_two_clients_with_one_manifest_leave_each_others_jobs_alone(tmp_path: Pa
         found[name] = tune_on_fleet(manifest(entry(1), entry(2)), cache.open(tmp_path / f"{name}.db"), engine, FleetOptions(), show)
 
     def strike(under_way: Any, overall: Any) -> None:
-        if under_way and not struck and begun.acquire(timeout=30):
+        if under_way and not struck and begun.acquire(timeout=240):
             struck.append(1)
             raise KeyboardInterrupt
 
@@ -401,7 +401,7 @@ def test_two_clients_with_one_manifest_leave_each_others_jobs_alone(tmp_path: Pa
     first = threading.Thread(target=client, args=("first",))
     first.start()
     try:
-        assert begun.acquire(timeout=30) and begun.acquire(timeout=30)
+        assert begun.acquire(timeout=240) and begun.acquire(timeout=240)
         client("second", strike)
     finally:
         left.set()

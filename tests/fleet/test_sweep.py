@@ -32,7 +32,7 @@ def test_each_entry_follows_the_one_that_warms_it(tmp_path: Path, fails: bool) -
     assert plan.after == (None, None, 0, 0, 1, 1)
     device = SlotDevice("cpu", TARGET, "llvmlite-1", 4, "0" * 16)
     slots = [FleetSlot(device.slot_name, f"slot:{i}", device, host="there") for i in range(3)]
-    both, guard = threading.Barrier(2, timeout=20), threading.Lock()
+    both, guard = threading.Barrier(2, timeout=240), threading.Lock()
     began: list[tuple[str, int]] = []
     ended: list[tuple[str, int]] = []
 

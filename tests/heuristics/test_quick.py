@@ -119,6 +119,7 @@ def symbolic() -> Kernel:
 
 @pytest.mark.parametrize("where", ["znver5", "avx2", "sm_90a", "opencl-gpu"])
 @pytest.mark.parametrize("empty", ["m", "n", "k"])
+@pytest.mark.covering
 def test_empty_products(empty: str, where: str) -> None:
     m, n, k = ({"m": 8, "n": 16, "k": 4} | {empty: 0}).values()
     kb = KernelBuilder("product")

@@ -65,6 +65,7 @@ def test_a_product_without_fma_takes_a_register() -> None:
 
 @pytest.mark.parametrize(("m", "n", "k", "g"), [(4, 6, 128, 64), (3, 5, 96, 32), (5, 7, 80, 16)])
 @pytest.mark.parametrize("opts", ["Uk8 Um2 Un3 Pn", "Uk16 Um4 Un2", "Uk32 Un2", "Uk4 Um3", "Uk64 Un2"])
+@pytest.mark.covering
 def test_schedules_equal_the_reference(opts: str, m: int, n: int, k: int, g: int) -> None:
     kernel = layer(m, n, k, g)
     legal = StartFacts(kernel, targets.host()).trials.legal(parse(opts))  # (without parts that an odd extent refuses)

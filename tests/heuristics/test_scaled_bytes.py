@@ -56,6 +56,7 @@ def instruction(target: Target) -> set[str]:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("weights", ["bytes", "halves", "parts"])
 @pytest.mark.parametrize(("m", "n"), [(1, 37), (3, 5), (8, 8)])
+@pytest.mark.covering(pairs=True)
 def test_start_schedules_have_the_instruction(target: str, weights: str, m: int, n: int) -> None:
     kernel, t = product(weights, n, m), named(target)
     for first in (starts(kernel, t, 2)[0], quick_starts(kernel, t, 2)[0]):
@@ -66,6 +67,7 @@ def test_start_schedules_have_the_instruction(target: str, weights: str, m: int,
 @pytest.mark.parametrize("target", ["v3", "sapphirerapids"])
 @pytest.mark.parametrize("weights", ["bytes", "halves", "parts"])
 @pytest.mark.parametrize("opts", ["Uk32", "Uk64", "Uk128 Un2", "Uk32 Un4 Um2 Pn", "Uk32 Rk:2", "Uk32 Un5"])
+@pytest.mark.covering
 def test_what_a_search_may_choose_is_right(target: str, weights: str, opts: str) -> None:
     kernel = product(weights, 12, 2)
     options = parse(opts)

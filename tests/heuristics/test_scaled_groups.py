@@ -38,6 +38,7 @@ def halves(n: int, k: int, g: int) -> Kernel:
 @pytest.mark.parametrize("target", ["avx2", "cascadelake"])
 @pytest.mark.parametrize("g", [4, 8])
 @pytest.mark.parametrize("k", [2048, 1528])
+@pytest.mark.covering
 def test_a_vector_may_have_several_groups(target: str, g: int, k: int) -> None:
     kernel, lanes = halves(256, k, g), named(target).lanes(float32)
     copies = {o.on: o.arg for o in starts(kernel, named(target), 1)[0] if o.op == "UPCAST"}

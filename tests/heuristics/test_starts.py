@@ -70,6 +70,7 @@ def test_the_first_start_schedule_uses_lanes_and_threads(name: str) -> None:
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", named_kernels.NAMES)
+@pytest.mark.covering(each=2)
 def test_every_start_schedule_lowers(name: str, request: pytest.FixtureRequest) -> None:
     """Three of the first type, and one of every other; in a quick run of every second one, others for the next kernel of the list.
     (lower/test_twin.py computes with them.)"""
@@ -163,6 +164,7 @@ def test_a_start_schedule_is_a_wish() -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["attention", "attention_full", "attention_window", "attention_grouped"])
 @pytest.mark.parametrize("where", ["znver5", "avx2"])
+@pytest.mark.covering
 def test_attention_in_blocks_has_its_lanes_along_the_queries(name: str, where: str) -> None:
     kernel, t = named_kernels.make(name), targets.named(where)
     s = apply(kernel, starts(kernel, t, 2)[0], t)

@@ -26,6 +26,7 @@ def product(holds: str) -> Kernel:
 
 @pytest.mark.parametrize(("holds", "part"), [("below", 0.5), ("above", 0.5), ("all", 1.0)])
 @pytest.mark.parametrize("opts", ["Um4 Un16 Rk4", "Um4 Un24", "Um2 Un8 Tn64 Pn"])
+@pytest.mark.covering
 def test_half_of_a_square_is_summed(holds: str, part: float, opts: str) -> None:
     s = apply(product(holds), parse(opts), TARGET)
     assert ragged.triangle_share(s, s.nests[0]) == pytest.approx(part, abs=0.05)

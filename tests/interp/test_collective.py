@@ -115,6 +115,7 @@ def matrices(words: int, dtype: Any, transposed: bool, spoil: str = "", hopper: 
 @pytest.mark.parametrize("hopper", [False, True])
 @pytest.mark.parametrize("words", [1, 2, 4])
 @pytest.mark.parametrize(("dtype", "transposed"), [(uint16, False), (uint16, True), (uint8, False), (float32, False), (int32, False)])
+@pytest.mark.covering(pairs=True)
 def test_ldmatrix_deals_out_words(words: int, dtype: Any, transposed: bool, hopper: bool) -> None:
     p = matrices(words, dtype, transposed, hopper=hopper)
     verify(p)
@@ -138,6 +139,7 @@ def test_ldmatrix_deals_out_words(words: int, dtype: Any, transposed: bool, hopp
         ("outside", r"is outside (its 256 elements|the 512 bytes)"), ("alone", r"thread 7 does not come to ldmatrix, to which others of its 32 threads come"),
     ],
 )  # fmt: skip
+@pytest.mark.covering
 def test_what_ldmatrix_may_not_do(spoil: str, why: str, hopper: bool) -> None:
     rows, got = np.zeros(256, np.uint16), np.zeros(256, np.uint16)
     with pytest.raises(VerifyError, match=why):

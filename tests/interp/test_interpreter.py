@@ -62,6 +62,7 @@ F = [0.0, -0.0, 1.5, -2.5, 3.0, np.inf, -np.inf, np.nan, 1e-40, 0.5, 2.5, -0.5, 
 @pytest.mark.parametrize(
     "op,f", [("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div", np.divide), ("max", np.maximum), ("min", np.minimum)]
 )
+@pytest.mark.covering
 def test_float_arithmetic(op, f, dtype):
     a, b = np.array(F, dtype), np.roll(np.array(F, dtype), 5)
     with np.errstate(all="ignore"):

@@ -60,6 +60,7 @@ I = np.array([2**31 - 1, -(2**31), 5, 100, -7, 7, 0, 1, -1, 12345, 64, -64, 3, 3
     "op", ["add", "sub", "mul", "div", "fma", "max", "min", "neg", "abs", "sqrt", "floor", "round", "exp", "log", "tanh", "erf"]
 )
 @pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.covering
 def test_floats(op, kind, lanes):
     t, a = dtype_of(F.astype(kind)), F.astype(kind)
     count = {"fma": 3, "add": 2, "sub": 2, "mul": 2, "div": 2, "max": 2, "min": 2}.get(op, 1)
@@ -74,6 +75,7 @@ def test_floats(op, kind, lanes):
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint32, np.int64])
 @pytest.mark.parametrize("op", ["add", "mul", "max", "and", "xor", "shl", "shr", "not", "neg", "lt", "eq"])
+@pytest.mark.covering
 def test_integers(op, kind):
     t, a = dtype_of(I.astype(kind)), I.astype(kind)
     other = np.abs(np.roll(a, 2)) % 7 if op in ("shl", "shr") else np.roll(a, 2)

@@ -70,7 +70,7 @@ def test_what_cannot_be_understood_names_the_right_form(
 
 
 def python(code: str, setting: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, log.ENV: setting}, timeout=60)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, log.ENV: setting}, timeout=240)
 
 
 def test_import_warns_and_goes_on() -> None:
@@ -85,7 +85,7 @@ def test_the_command_says_it_once() -> None:
         capture_output=True,
         text=True,
         env={**os.environ, log.ENV: "loud"},
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 2 and done.stderr.count("TILEWRIGHT_LOG:") == 1 and done.stderr.startswith("error: ")
 

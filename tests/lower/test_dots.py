@@ -66,6 +66,7 @@ def test_every_way_of_scheduling_it_is_right(name: str, dtype: str, schedule: st
 
 @pytest.mark.parametrize(("m", "n", "k"), [(2, 16, 1), (1, 17, 3), (3, 5, 4), (5, 31, 7), (2, 16, 97)])
 @pytest.mark.parametrize(("name", "dtype"), [("matmul", "int8"), ("matmul_int8", "uint8"), ("matmul_mixed", "bfloat16")])
+@pytest.mark.covering
 def test_small_and_prime_sizes(name: str, dtype: str, m: int, n: int, k: int) -> None:
     kernel = named_kernels.make(name, {"m": m, "n": n, "k": k}, dtype)
     row = "vdpbf16ps" if dtype == "bfloat16" else "vpdpbusd"

@@ -64,6 +64,7 @@ def loops(block: Block) -> Iterator[For]:
 
 @pytest.mark.parametrize("target", [AVX2, AVX512], ids=lambda t: t.name)
 @pytest.mark.parametrize("name", ["rmsnorm", "log_softmax", "softmax", "layernorm"])
+@pytest.mark.covering
 def test_whole_vectors_of_a_row_are_not_masked(name: str, target: Any) -> None:
     p = program(named_kernels.make(name, {"m": 8, "n": 109}, "float32"), ROWS, target)
     found = list(loops(p.phases[0].body))
@@ -106,6 +107,7 @@ def test_turned_panels_of_whole_blocks_are_read_in_vectors() -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("target", [AVX2, AVX512], ids=lambda t: t.name)
 @pytest.mark.parametrize("sizes", [(13, 141, 21), (6, 64, 8), (7, 17, 9), (11, 70, 13), (12, 127, 31)])
+@pytest.mark.covering
 def test_every_corner_of_a_matmul(sizes: tuple[int, int, int], target: Any) -> None:
     kernel = named_kernels.make("matmul", dict(zip("mnk", sizes, strict=True)), "float32")
     opts = [o for o in TILES if o[0] != "TILE" or o[2] < dict(zip("mnk", sizes, strict=True))[o[1]]]
@@ -179,6 +181,7 @@ def test_the_inside_has_whole_vectors_only(kind: int) -> None:
 
 @pytest.mark.parametrize("target", [V2, AVX2], ids=lambda t: t.name)
 @pytest.mark.parametrize("kind", [0, 1, 2, 5], ids=[KINDS[k] for k in (0, 1, 2, 5)])
+@pytest.mark.covering
 def test_borders_are_shuffled_together(kind: int, target: Any) -> None:
     found = [s for s in statements(program_of_cuts(borders(9, 64, kind, 3), WIDE, target).phases[0].body) if isinstance(s, Instr)]
     assert not any(s.op == "gather" for s in found) and any(s.op == "shuffle" for s in found)
@@ -321,6 +324,7 @@ def test_symbolic_columns_and_depths(size: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 37, 5), (5, 1, 37), (37, 5, 1), (1, 1, 64), (17, 33, 65)])
+@pytest.mark.covering
 def test_extents_of_one_and_primes(shape: tuple[int, int, int]) -> None:
     kernel = matmul(*shape)
     for opts in ((), *starts(kernel, targets.host(), 2)[:2]):
@@ -418,6 +422,7 @@ def test_repeated_indices_are_added_in_order(opts: list[Any]) -> None:
 @pytest.mark.parametrize("dtype", [int8, uint8, int32, int64], ids=str)
 @pytest.mark.parametrize("columns", [0, 19])
 @pytest.mark.parametrize("combine", [None, "max"], ids=["gather", "scatter"])
+@pytest.mark.covering(pairs=True)
 def test_indices_of_every_integer_type(dtype: Any, columns: int, combine: str | None) -> None:
     """What they are multiplied by overflows the narrow ones."""
     kb = KernelBuilder("rows")

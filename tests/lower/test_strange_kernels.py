@@ -187,6 +187,7 @@ SPOILT: dict[str, tuple[Spoil, ...]] = {
 @pytest.mark.parametrize(
     ("name", "spoil"), [(n, s) for n, spoils in SPOILT.items() for s in spoils], ids=lambda p: getattr(p, "__name__", p)
 )
+@pytest.mark.covering
 def test_special_numbers_come_out_as_the_reference_has_them(request: pytest.FixtureRequest, name: str, spoil: Spoil) -> None:
     for case, rng in drawn_of_bad_input(request, name, 1, 2):
         inputs = generate(case.kernel, case.vars, case.seed)

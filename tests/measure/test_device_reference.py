@@ -57,6 +57,7 @@ def small(name: str, of: str) -> Kernel:
 @pytest.mark.many
 @pytest.mark.parametrize("of", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.covering
 def test_values_and_errors_are_those_of_the_evaluation(name: str, of: str) -> None:
     kernel = small(name, of)
     made = bounded(kernel)

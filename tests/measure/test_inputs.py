@@ -173,6 +173,7 @@ def judged(case, source, exe, inputs, expect):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", named_kernels.NAMES)
+@pytest.mark.covering(each=2)
 def test_no_right_schedule_is_blamed(name, request):
     """Random ones, of which the first is compiled as C too (`tests/devices/test_cpu_c.py` compares the two on more)."""
     llvm, *c = (devices.get(n) for n in DEVICES)

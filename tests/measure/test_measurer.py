@@ -174,7 +174,7 @@ def test_a_second_check_is_prepared_beside_the_search(fast):
         second = m._second
         m.expect_confirm()
         assert m._second is second and os.getpgid(second.process.pid) == m._pool.group
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while m.second_left_s(1e9) and time.monotonic() < until:
             time.sleep(0.01)
         assert not second.preparing and len(second.prepared_s) == 3
@@ -196,7 +196,7 @@ def test_what_a_lost_second_runner_was_to_prepare_will_all_be_made_again():
         m._second.used_s = lambda: 5.0  # it had come so far
         assert m.second_left_s(7.0) == pytest.approx(2.0)
         os.kill(m._second.process.pid, signal.SIGKILL)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while m.second_left_s(7.0) < 7.0 and time.monotonic() < until:
             time.sleep(0.01)
         assert m.second_left_s(7.0) == 7.0
@@ -222,7 +222,7 @@ def test_a_runner_that_stands_still_is_replaced(m, fast, monkeypatch):
 def test_a_runner_that_works_is_not_still():
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy, subprocess.Popen(["sleep", "60"]) as idle:
         works, still = Stillness(busy.pid, 0.3), Stillness(idle.pid, 0.3)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 240
         while not still.over() and time.monotonic() < until:
             assert not works.over() or time.monotonic() > until
             time.sleep(0.05)
@@ -357,7 +357,7 @@ def test_nothing_outlives_the_main_process(number, code):
     main = subprocess.Popen([sys.executable, "-c", SCRIPT, HERE], stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert main.stdout.readline() == "ready\n"
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while len(family(main.pid)) < 6 and time.monotonic() < until:
             time.sleep(0.02)
         pids = family(main.pid)
@@ -366,7 +366,7 @@ def test_nothing_outlives_the_main_process(number, code):
             os.killpg(main.pid, number)  # as a terminal sends it: to the whole foreground group
         else:
             main.send_signal(number)
-        assert main.wait(60) == code
+        assert main.wait(240) == code
         assert gone(pids)
     finally:
         main.kill()

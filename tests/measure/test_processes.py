@@ -86,7 +86,7 @@ def state(pid):
 
 
 def wait_for(pid, states):
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while time.monotonic() < until:
         if state(pid) in states:
             return True

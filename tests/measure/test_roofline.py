@@ -187,6 +187,7 @@ GPU_LIMITS = Limits("2026-01-01", {1: Rates(60e12, 30e12, 3e12, 3e12, 3e12, 3e12
     ],
 )
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.covering
 def test_sums_of_products_in_types_of_tensor_cores(name: str, dtype: str, times: float, target: str) -> None:
     here = targets.named(target)
     kernel = normalise(named_kernels.make(name, None, dtype))

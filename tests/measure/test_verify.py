@@ -178,6 +178,7 @@ def test_a_scalar_output():
 @pytest.mark.many
 @pytest.mark.parametrize("n", [1024, 1027, 16384, 16385, 40000, 49155])
 @pytest.mark.parametrize("type_", ["float32", "float64", "float16", "bfloat16", "int32", "int8"])
+@pytest.mark.covering
 def test_the_compare_kernel_agrees_with_numpy(type_, n):
     e = expect(scaled(n, type_, 3.0))["y"]
     comparer = Comparer(e, devices.get("cpu"))
@@ -346,6 +347,7 @@ def test_a_mask_that_leaves_nothing_is_said() -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e5m2"])
 @pytest.mark.parametrize("range", [(0.25, 1.75), (-2, 0), (0, 0.999), (100, 200)])
+@pytest.mark.covering
 def test_stated_ranges_hold_for_all_test_data(dtype: Any, range: Any) -> None:
     kb = KernelBuilder("k")
     i, j = kb.axis("m", 24), kb.axis("n", 40)

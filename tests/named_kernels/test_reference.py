@@ -28,6 +28,7 @@ def test_evaluates_to_its_reference(name, t, draw):
 
 
 @pytest.mark.parametrize(("name", "t"), CASES)
+@pytest.mark.covering
 def test_types_of_its_parameters(name, t):
     d = named_kernels.get(name)
     kernel = d.kernel(d.odd_shape, t)
@@ -52,6 +53,7 @@ def test_the_error_scale_is_of_the_size_of_the_result(name, draw):
 @pytest.mark.parametrize("mode", ["float64", "twin"])
 @pytest.mark.parametrize("tile", [1, 3, 4, 64, 1000])
 @pytest.mark.parametrize("name", FOLDS)
+@pytest.mark.covering(pairs=True)
 def test_cutting_a_fold_does_not_change_it(name, tile, mode, draw):
     d = named_kernels.get(name)
     kernel = d.kernel(d.odd_shape)
@@ -98,6 +100,7 @@ def test_argmax_takes_the_first_nan():
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("pad", [0, 1, 2])
+@pytest.mark.covering(pairs=True)
 def test_conv2d_options(groups, stride, pad, draw):
     d = named_kernels.get("conv2d")
     shape = {**d.odd_shape, "oc": 12, "groups": groups, "stride": stride, "pad": pad, "kw": 2}

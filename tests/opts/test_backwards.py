@@ -32,6 +32,7 @@ def test_lanes_are_over_the_pairs(level: str) -> None:
 
 @pytest.mark.parametrize("n", [16, 33, 96, 101])
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.covering
 def test_results_are_right(level: str, n: int) -> None:
     kernel, target = both_ends(3, n), targets.named(level)
     padded = OPTS if n % 16 == 0 else (opt("PADTO", "n", -(-n // 16) * 16), *OPTS)

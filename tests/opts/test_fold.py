@@ -38,6 +38,7 @@ FORMS: dict[str, Kernel] = {
 @pytest.mark.many
 @pytest.mark.parametrize("listed", [WHOLE, TILES], ids=["whole", "tiles"])
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.covering
 def test_results_do_not_depend_on_it(form: str, listed: list[Any]) -> None:
     kernel, opts = FORMS[form], parse(listed)
     check_floats(kernel, opts, named("cascadelake"))

@@ -36,6 +36,7 @@ def test_the_widest_type_decides_how_many_lanes_all_nests_have() -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["layernorm", "matmul_bias_gelu", "attention_dkv", "cumsum", "cross_entropy"])
 @pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "znver5", "sm_90a"])
+@pytest.mark.covering
 def test_lowering_gives_each_nest_the_lanes_of_the_schedule(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, t = normalise(named_kernels.make(name)), targets.named(target)
     seen: list[NestEval] = []

@@ -45,6 +45,7 @@ def histogram(bins: int, points: int, combine: str = "add") -> Kernel:
     ],
     ids=str,
 )
+@pytest.mark.covering
 def test_results_do_not_depend_on_it(rows: int, rest: list[Any]) -> None:
     kernel = named_kernels.make("embedding_grad", SHAPE)
     opts = parse([["OWN", "dtable", rows], *rest])

@@ -58,6 +58,7 @@ LISTS = [
 
 @pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize("opts", LISTS, ids=str)
+@pytest.mark.covering
 def test_results_do_not_depend_on_it(opts: list[Any], computed: bool) -> None:
     kernel = histogram(computed=computed)
     if not computed:  # (a computed place is no place in the twin)
@@ -68,6 +69,7 @@ def test_results_do_not_depend_on_it(opts: list[Any], computed: bool) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("combine", ["max", "min", "add"])
 @pytest.mark.parametrize("dtype", [int32, uint8, bfloat16], ids=str)
+@pytest.mark.covering
 def test_types_and_combines(combine: str, dtype: DType) -> None:
     check_floats(histogram(60, combine=combine, dtype=dtype), parse(LISTS[2]), AVX2)
 

@@ -40,6 +40,7 @@ CASES = [
 
 @pytest.mark.parametrize("target", ["avx2", "znver5"])
 @pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.covering
 def test_copies_stay_inside_their_tile(case: int, target: str) -> None:
     kernel, listed = CASES[case]
     check_twin(kernel, parse(listed), named(target))

@@ -55,6 +55,7 @@ SCHEDULES = [
 @pytest.mark.many
 @pytest.mark.parametrize("kind", ["wrap", "choice"])
 @pytest.mark.parametrize("listed", SCHEDULES, ids=range(len(SCHEDULES)))
+@pytest.mark.covering
 def test_results_do_not_depend_on_blocks(kind: str, listed: Any) -> None:
     kernel, opts = torus(18, 21, kind=kind), parse(listed)
     check_twin(kernel, opts, AVX2)

@@ -137,7 +137,7 @@ with warnings.catch_warnings(record=True) as seen:
     store.put_object("large", "c", b"x" * 100_000)
 print(len(seen), store.object("large", "c"), len(store.object("small", "c")))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert done.stdout.split() == ["1", "None", "100"], done.stderr
     assert len(files(store)) == 1
 
@@ -154,7 +154,7 @@ for i in range(400):
 """
     workers = [subprocess.Popen([sys.executable, "-W", "error", "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(3)]
     for w in workers:
-        _, errors = w.communicate(timeout=60)
+        _, errors = w.communicate(timeout=240)
         assert w.returncode == 0, errors
 
 

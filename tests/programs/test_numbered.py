@@ -35,7 +35,7 @@ def run(request: pytest.FixtureRequest, where: Path, *options: str) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_by_the_reference(request: pytest.FixtureRequest, tmp_path: Path, chunk: int) -> None:
-    count = amount(request, 2000, 20000) // CHUNKS
+    count = amount(request, 800, 20000) // CHUNKS
     tally, wrong = programs.Tally(), []
     for number in range(chunk * count, (chunk + 1) * count):
         program = programs.numbered(0, number)

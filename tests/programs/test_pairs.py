@@ -29,6 +29,7 @@ def test_two_readers_of_a_statistic(request: pytest.FixtureRequest, statistic: s
 
 @pytest.mark.many
 @pytest.mark.parametrize(("rule", "name"), cases())
+@pytest.mark.covering(each=2)
 def test_rules_hold(rule: str, name: str) -> None:
     for shape in ((7, 12), (16, 33), (1, 5)):
         for dtype in ("float32", "float64", "bfloat16"):

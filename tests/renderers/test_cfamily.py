@@ -392,6 +392,7 @@ def test_recorded_c_needs_nothing_from_outside(case: str) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("case", [c for c in CASES if c.endswith(".cu")])
+@pytest.mark.covering
 def test_recorded_cuda_builds(case: str, arch: str) -> None:
     _, log = nvrtc.compile((GOLDEN / case).read_text(), arch)
     found = nvrtc.resources(log)

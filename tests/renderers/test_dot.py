@@ -58,6 +58,7 @@ def by_elements(row: Instruction, x: dict[str, Any]) -> Any:
 
 @rows
 @pytest.mark.parametrize("threads", [1, ITEMS])
+@pytest.mark.covering
 def test_the_interpreter_steps_every_lane(row: Instruction, threads: int) -> None:
     x = operands(row)
     y = np.zeros(ITEMS * row.n, row.c.np)
@@ -67,6 +68,7 @@ def test_the_interpreter_steps_every_lane(row: Instruction, threads: int) -> Non
 
 @rows
 @pytest.mark.parametrize("way", [run, run_text.c], ids=["llvm", "c"])
+@pytest.mark.covering
 def test_each_lane_may_have_a_group_of_its_own(way: Any, row: Instruction) -> None:
     x = operands(row, 5, row.n)
     program, want, got = one_dot(row, 1, row.n), np.zeros(ITEMS * row.n, row.c.np), np.zeros(ITEMS * row.n, row.c.np)
@@ -100,6 +102,7 @@ def test_llvm_emits_the_instruction_and_no_other(row: Instruction) -> None:
 @pytest.mark.many
 @rows
 @pytest.mark.parametrize("way", [run, run_text.c], ids=["llvm", "c"])
+@pytest.mark.covering
 def test_native_code_agrees_with_the_interpreter(way: Any, row: Instruction) -> None:
     target = targets.host()
     if row.flag not in target.features:

@@ -67,6 +67,7 @@ def test_instructions_stay_within_the_target(t: Target) -> None:
 @pytest.mark.many
 @EVERY
 @pytest.mark.parametrize("op", ["exp", "log", "tanh", "erf", "floor", "round", "sqrt", "fma", "max"])
+@pytest.mark.covering
 def test_no_function_of_a_value_is_a_call(op: str, t: Target) -> None:
     for name in ("float32", "float64"):
         for lanes in (1, t.lanes(dtype(name)), 2 * t.lanes(dtype(name))):

@@ -65,6 +65,7 @@ def agree(got: np.ndarray, want: np.ndarray) -> None:
 @half
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16])
 @target
+@pytest.mark.covering(pairs=True)
 def test_widening_is_exact(name: str, lanes: int, target: Target) -> None:
     got = apply(lambda b, x: b.op("cast", x, dtype=dtypes.float32), [EVERY.view(HALVES[name])], "float32", lanes, target)
     want = widened(name)
@@ -74,6 +75,7 @@ def test_widening_is_exact(name: str, lanes: int, target: Target) -> None:
 
 @pytest.mark.parametrize("lanes", [1, 4, 8, 16])
 @target
+@pytest.mark.covering
 def test_widening_is_exact_where_subnormals_count_as_0(lanes: int, target: Target) -> None:
     halves = EVERY.view(HALVES["float16"])
     with flushed():
@@ -93,6 +95,7 @@ def test_bfloat16_is_widened_by_one_instruction(level: str, lanes: int) -> None:
 @half
 @lanes
 @target
+@pytest.mark.covering
 def test_narrowing_rounds_to_nearest_even(name: str, lanes: int, target: Target) -> None:
     x = hard(name)
     agree(apply(lambda b, v: b.op("cast", v, dtype=dtypes.dtype(name)), [x], name, lanes, target), rounded(x, name))
@@ -101,6 +104,7 @@ def test_narrowing_rounds_to_nearest_even(name: str, lanes: int, target: Target)
 @half
 @lanes
 @target
+@pytest.mark.covering
 def test_float64_is_rounded_once(name: str, lanes: int, target: Target) -> None:
     exact = widened(name)
     ordered = np.unique(exact[np.isfinite(exact)].astype("float64"))
@@ -144,6 +148,7 @@ def test_constants_are_rounded_once(name: str) -> None:
 @pytest.mark.many
 @half
 @pytest.mark.parametrize("t", DISTINCT, ids=lambda t: t.name)
+@pytest.mark.covering
 def test_no_target_needs_a_runtime_function(name: str, t: Target) -> None:
     for wide in ("float32", "float64"):
         for n in (1, 16):

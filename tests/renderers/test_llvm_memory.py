@@ -52,6 +52,7 @@ def ones(name: str, n: int) -> np.ndarray:
 @target
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.covering
 def test_masked_vectors_touch_only_their_lanes(name: str, lanes: int, target: Target) -> None:
     d, counts = dtype(name), (0, 1, lanes // 2 - 1, lanes - 1, lanes)
     b = Builder()
@@ -78,6 +79,7 @@ def test_masked_vectors_touch_only_their_lanes(name: str, lanes: int, target: Ta
 
 @target
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.covering
 def test_masked_scalars(name: str, target: Target) -> None:
     d = dtype(name)
     b = Builder()
@@ -99,6 +101,7 @@ def test_masked_scalars(name: str, target: Target) -> None:
 @target
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.covering
 def test_gather_and_scatter(name: str, masked: bool, target: Target) -> None:
     d, lanes = dtype(name), 8
     order = np.random.default_rng(3).permutation(64).astype("int64")
@@ -329,6 +332,7 @@ def test_choices_are_made_before_they_are_stored_where_masked_stores_are_slow(na
 
 @pytest.mark.parametrize("dtype", [float32, float64, int32])
 @pytest.mark.parametrize("opts", ["Ud2", "Ud4", "Ud16", "Ud64"])
+@pytest.mark.covering
 def test_choices_are_right(dtype: DType, opts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors of any width, of which those that fill no register go their old way."""
     monkeypatch.setattr(targets.Target, "stores_slowly_by_masks", property(lambda t: t.lang == "llvm"))

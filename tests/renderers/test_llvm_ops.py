@@ -83,6 +83,7 @@ def check(body: Callable[..., Val], arrays: list[np.ndarray], want: np.ndarray, 
 @target
 @lanes
 @pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.covering(pairs=True)
 def test_float_arithmetic(name: str, lanes: int, target: Target) -> None:
     a, b = pairs(name)
     with np.errstate(all="ignore"):
@@ -95,6 +96,7 @@ def test_float_arithmetic(name: str, lanes: int, target: Target) -> None:
 @target
 @lanes
 @pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.covering(pairs=True)
 def test_max_and_min_keep_nan(name: str, lanes: int, target: Target) -> None:
     a, b = pairs(name)
     got = apply(lambda k, x, y: k.op("max", x, y), [a, b], name, lanes, target)
@@ -105,6 +107,7 @@ def test_max_and_min_keep_nan(name: str, lanes: int, target: Target) -> None:
 
 @target
 @lanes
+@pytest.mark.covering
 def test_fma_rounds_once_where_the_target_has_it(lanes: int, target: Target) -> None:
     a, b = (rng.normal(0, 1, 500).astype("float32") for _ in range(2))
     c = -(a * b)
@@ -146,6 +149,7 @@ def test_integer_arithmetic_wraps(name: str, lanes: int, target: Target) -> None
 @lanes
 @pytest.mark.parametrize("name", INTS + UINTS)
 @pytest.mark.parametrize("by", [1, 7, 16, 100])
+@pytest.mark.covering
 def test_division_floors(name: str, by: int, lanes: int) -> None:
     a = values(name)
     check(lambda k, x: k.op("idiv", x, attr=by), [a], a // a.dtype.type(by), lanes, TARGETS[0])
@@ -188,6 +192,7 @@ def test_casts(name: str, target: Target) -> None:
 
 @lanes
 @pytest.mark.parametrize("to", FLOATS + INTS + UINTS)
+@pytest.mark.covering
 def test_bool_to_number(to: str, lanes: int) -> None:
     a = rng.integers(0, 2, 100).astype(bool)
     check(lambda k, x: k.op("cast", x, dtype=dtypes.dtype(to)), [a], a.astype(to), lanes, TARGETS[0])
@@ -228,6 +233,7 @@ def test_whether_all_lanes_hold() -> None:
 
 @lanes
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5, np.inf, -np.inf, np.nan, 3.4e38, 3.5e38, 1e-45, 1e-310, 2.0**-149, 0.1])
+@pytest.mark.covering
 def test_float_constants(value: float, lanes: int) -> None:
     x = np.zeros(32, "float32")
     for name in FLOATS:
@@ -284,6 +290,7 @@ def same_of_scale2(got: Any, want: Any) -> None:
 @type_
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("way", [interp, run, run_text.c], ids=["interpreter", "llvm", "c"])
+@pytest.mark.covering
 def test_it_is_ldexp(way: Any, lanes: int, name: str) -> None:
     if way is not interp and not HERE:
         pytest.skip("this machine has no AVX-512")

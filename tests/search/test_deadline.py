@@ -242,7 +242,7 @@ def test_somebody_elses_timer_goes_on() -> None:
     try:
         with Deadline(100.0, time.monotonic()):
             pass
-        end = time.monotonic() + 30
+        end = time.monotonic() + 240
         while not struck and time.monotonic() < end:
             time.sleep(0.01)
         assert struck

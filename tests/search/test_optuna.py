@@ -436,7 +436,7 @@ def meet(urls: list[str]) -> list[str]:
     for p in made:  # they begin when the last word is read
         assert p.stdin is not None
         p.stdin.close()
-    return [p.stdout.read() for p in made if p.stdout is not None and p.wait(120) is not None]
+    return [p.stdout.read() for p in made if p.stdout is not None and p.wait(240) is not None]
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ def run(script: str, *args: str, **settings: str) -> subprocess.CompletedProcess
     """A script in a process of its own, with the stub as its driver."""
     here = str(Path(__file__).parent)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]), **environment(**settings)}
-    return subprocess.run([sys.executable, "-c", script, *args], env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", script, *args], env=env, capture_output=True, text=True, timeout=240)
 
 
 def image(text: str) -> bytes:

@@ -50,6 +50,7 @@ def given(shape: tuple[int, int], dtype: str) -> Tensor:
 @pytest.mark.many
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.covering
 def test_an_extreme_is_found_and_has_its_gradient(value: str, dtype: str, request: pytest.FixtureRequest) -> None:
     """Of the larger shapes a quick run takes some in one type and the others in the other. (A planted fault shows in the smallest one.)"""
     f = VALUES[value]
@@ -83,6 +84,7 @@ EXTREMES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("extreme", EXTREMES)
 @pytest.mark.parametrize("value", ["log1p", "sin", "over a root", "rms_norm"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.covering(pairs=True)
 def test_every_extreme_passes_its_gradient_on(value: str, extreme: str, dtype: str) -> None:
     """As where the values are stored, which the gradient of a copy is taken of."""
     x = given((6, 40), dtype)

@@ -120,6 +120,7 @@ def test_labels_outside_are_an_error(name: str, way: Any, small: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.covering(pairs=True)
 def test_the_ends_of_every_type_are_seen(dtype: str, way: Any, small: str) -> None:
     ends = np.iinfo(dtype)
     for wrong in {ends.min, ends.max} - {0}:
@@ -275,6 +276,7 @@ def products(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 
 @pytest.mark.parametrize("how", ["eager", "jit"])
 @pytest.mark.parametrize(("m", "n", "k"), [(2, 3, 0), (0, 3, 2), (2, 0, 3), (0, 0, 0)])
+@pytest.mark.covering
 def test_products_of_what_has_no_elements(monkeypatch: pytest.MonkeyPatch, m: int, n: int, k: int, how: str) -> None:
     monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
     x, y = np.ones((m, n), np.float32), np.ones((n, k), np.float32)
@@ -288,6 +290,7 @@ def test_products_of_what_has_no_elements(monkeypatch: pytest.MonkeyPatch, m: in
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
 @pytest.mark.parametrize("function", ["prod", "cumprod", "sum", "cumsum", "softmax"])
 @pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.covering(pairs=True)
 def test_gradients_of_what_has_no_elements(function: str, shape: tuple[int, int], axis: int) -> None:
     found = grad(lambda x: getattr(x, function)(axis).sum())(Tensor(np.ones(shape, np.float32)))
     assert found.numpy().shape == shape

@@ -87,6 +87,7 @@ def test_float64_is_rounded_once(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("kind", ["int8", "uint16", "int32", "int64"])
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.covering
 def test_whole_numbers_round(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     n = np.array([0, 1, 127, 100], kind) if kind == "int8" else np.array([2049, 65535, 4097, 257], kind)
     with np.errstate(all="ignore"):
@@ -177,6 +178,7 @@ DECIDED: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("what", DECIDED)
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.covering
 def test_what_is_decided_is_decided_by_what_is_seen(name: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every step were stored: in one kernel, and where one of the two is stored by another."""
     monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
@@ -218,6 +220,7 @@ OWN: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("what", OWN)
 @pytest.mark.parametrize("size", [259, 1106])
+@pytest.mark.covering
 def test_a_functions_own_numbers_are_not_rounded(what: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """1106 is 1104 in bfloat16; 2/√π and 1/3 are others too."""
     monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
@@ -330,6 +333,7 @@ CANCELS: dict[str, Function] = {
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("name", CANCELS)
+@pytest.mark.covering
 def test_arithmetic_is_numpys(name: str, kind: type[np.floating[Any]]) -> None:
     f = CANCELS[name]
     x = np.random.default_rng(0).standard_normal(20_003).astype(kind)

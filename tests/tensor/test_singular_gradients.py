@@ -142,6 +142,7 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["relu", "clip", "sigmoid", "norm", "max_ties", "std", "max_pool"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.covering
 def test_other_types_and_batches(name: str, dtype: str) -> None:
     f, at, want = ROWS[name]
     x = row(*at).astype(dtype)

@@ -47,6 +47,7 @@ def test_products_and_their_gradients(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["random", "empty rows", "one dense row", "empty ends"])
 @pytest.mark.parametrize("width", [None, 6])
+@pytest.mark.covering
 def test_segments_and_their_gradients(name: str, width: int | None) -> None:
     begins, column, _, _ = matrix(name, "float64", "int64")
     x = np.random.default_rng(4).integers(-3, 4, (len(column), width) if width else len(column)).astype("float64")

@@ -77,6 +77,7 @@ def _plain(name: str, a: Any, b: Any) -> Any:
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 5, 3), (12, 20, 17)])
 @pytest.mark.parametrize("f", [dtw, smith_waterman, gauss_seidel])
+@pytest.mark.covering
 def test_recurrences_over_two_axes(f: Callable[..., Any], sizes: tuple[int, int, int], kind: str) -> None:
     rows, places, batch = sizes
     rng = np.random.default_rng(rows)

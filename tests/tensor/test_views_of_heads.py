@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.many, pytest.mark.usefixtures("graphs")]
 
 
 @pytest.mark.parametrize("head", HEADS)
+@pytest.mark.covering(each=2)
 def test_views_of_a_head(head: str, request: pytest.FixtureRequest) -> None:
     h = HEADS[head]
     for n, (view, (of_tensor, of_array)) in enumerate(VIEWS.items()):
@@ -34,6 +35,7 @@ def test_views_of_a_head(head: str, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("head", HEADS)
+@pytest.mark.covering(each=2)
 def test_heads_of_a_view(head: str, request: pytest.FixtureRequest) -> None:
     h = HEADS[head]
     for n, (source, (shape, of_tensor, of_array)) in enumerate(SOURCES.items()):

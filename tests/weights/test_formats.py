@@ -289,7 +289,7 @@ def test_damaged_files_are_errors(name: str, tmp_path: Path, request: pytest.Fix
         except tw.UsageError as e:
             said += 1
             assert str(path) in str(e) and len(str(e)) < 1000, e
-        assert time.monotonic() - begin < 30, f"seed {seed}"
+        assert time.monotonic() - begin < 200, f"seed {seed}"
     assert said > 20
 
 

@@ -27,6 +27,7 @@ def in_bytes(x: np.ndarray, group: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("rows", "results", "columns"), [(1, 37, 512), (1, 64, 2048), (3, 8, 256), (8, 5, 512), (9, 12, 512)])
+@pytest.mark.covering
 def test_activations_of_eight_bits(form: str, rows: int, results: int, columns: int) -> None:
     r = np.random.default_rng(rows + columns)
     w = weights.quantize(r.standard_normal((results, columns), np.float32), form)

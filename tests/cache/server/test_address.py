@@ -71,7 +71,7 @@ def test_other_users_do_not_see_it_among_the_arguments() -> None:
         f"--cache=postgresql://h/db?password={SECRET}",
         "é",
     ]
-    shown = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+    shown = subprocess.run(words, capture_output=True, text=True, check=True, timeout=240).stdout
     assert shown.startswith("True") and SECRET not in shown and "postgresql://u:***@h/db" in shown and shown.rstrip().endswith("'é', '']")
 
 

@@ -47,6 +47,7 @@ WAYS: list[list[Any]] = [
 
 @pytest.mark.parametrize("step", [2, 3, 4])
 @pytest.mark.parametrize("opts", WAYS)
+@pytest.mark.covering
 def test_what_is_picked_is_right(step: int, opts: list[Any]) -> None:
     kernel = every(step)
     x = np.arange(3 * kernel.inputs[0].shape[1], dtype=np.float32).reshape(3, -1)  # type: ignore[operator]
@@ -58,6 +59,7 @@ def test_what_is_picked_is_right(step: int, opts: list[Any]) -> None:
 
 @pytest.mark.parametrize("step", [2, 3, 4])
 @pytest.mark.parametrize("kind", ["float64", "float16", "bfloat16", "int8"])
+@pytest.mark.covering
 def test_every_type(step: int, kind: str) -> None:
     check_floats(every(step, kind=kind), parse(WAYS[1]), CASCADE)
 
@@ -71,6 +73,7 @@ def test_every_width(target: str) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("step", [2, 3, 4])
 @pytest.mark.parametrize("opts", WAYS)
+@pytest.mark.covering
 def test_nothing_past_the_end_is_read(step: int, opts: list[Any]) -> None:
     """Compiled, with x against a page that cannot be read."""
     check_compiled(every(step), parse(opts), targets.host())

@@ -82,6 +82,7 @@ def ring_of_rows(rows: int, k: int, by: int, wraps: bool) -> Kernel:
 @pytest.mark.parametrize(
     ("k", "by", "wraps"), [(16, 1, True), (16, -3, True), (16, 2, False), (24, -1, True), (14, 1, True), (20, -2, False)]
 )
+@pytest.mark.covering
 def test_lanes_round_the_end_of_a_kept_row(target: str, k: int, by: int, wraps: bool) -> None:
     """Whole rows that are written are read in vectors, and nothing that is not written (which the interpreter refuses)."""
     kernel = ring_of_rows(13, k, by, wraps)
@@ -140,6 +141,7 @@ CASES = [
 
 @pytest.mark.parametrize("target", ["avx2", "skylake-avx512"])
 @pytest.mark.parametrize(("kernel", "text"), CASES)
+@pytest.mark.covering
 def test_every_vector_has_a_place_in_its_array(kernel: Kernel, text: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int, int]] = []
     load = WorkerMemory.load
@@ -191,6 +193,7 @@ def masked(kernel: Kernel, text: str, target: str) -> int:
 
 @pytest.mark.parametrize("text", ["Ui4", "Ui8", "Ui8 Rq5", "Ui4 Pi", "Ui8 Ti16", "Uq5 Ui4", "(none)"])
 @pytest.mark.parametrize("target", ["x86-64-v2", "avx2", "skylake-avx512"])
+@pytest.mark.covering
 def test_sums_of_masked_neighbours_are_right(text: str, target: str) -> None:
     kernel = neighbours()
     check_twin(kernel, parse(text), targets.named(target))

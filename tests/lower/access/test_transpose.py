@@ -22,6 +22,7 @@ TARGET = targets.named("cascadelake")
 
 @pytest.mark.parametrize("dtype", [float32, float64])
 @pytest.mark.parametrize(("rows", "columns"), [(4, 4), (8, 4), (8, 8), (16, 4), (16, 8), (16, 16)])
+@pytest.mark.covering
 def test_columns(dtype, rows, columns):
     b = Builder()
     with b.phase(const(1), ()) as phase:

@@ -48,6 +48,7 @@ CASES: dict[str, tuple[Callable[[Node, Node], Node], Callable[[Any, Any], Any], 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("target", [AVX2, SSE], ids=["avx2", "sse"])
+@pytest.mark.covering(pairs=True)
 def test_ordinary_and_others(name: str, kind: str, target: targets.Target) -> None:
     ours, numpy, bound, _ = CASES[name]
     bound = 2.0 if name == "power by a constant" else bound  # products and roots
@@ -99,6 +100,7 @@ ALIKE: dict[str, Callable[[Node, Node], Node]] = {
 @pytest.mark.parametrize("name", ALIKE)
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("target", [SSE, AVX2, AVX512], ids=["sse", "avx2", "avx512"])
+@pytest.mark.covering(pairs=True)
 def test_a_value_has_the_same_bits_wherever_it_is_computed(name: str, kind: str, target: targets.Target) -> None:
     """For ordinary arguments first, again beside one that is not, element by element, in the rest of a row, and in a sum."""
     rng = np.random.default_rng(4)

@@ -86,6 +86,7 @@ def test_powers_that_are_numbers_are_exact(name: str) -> None:
 
 @pytest.mark.parametrize("schedule", ["plain", "lanes"])
 @pytest.mark.parametrize(("way", "name"), [*BOTH, *NARROW])
+@pytest.mark.covering
 def test_special_values_are_those_of_c(way: str, schedule: str, name: str) -> None:
     with np.errstate(all="ignore"):
         table = np.array(SPECIAL, name)

@@ -97,6 +97,7 @@ def ulps(got: np.ndarray, want: np.ndarray) -> np.ndarray:
 @op_
 @type_
 @target_
+@pytest.mark.covering(pairs=True)
 def test_error_is_bounded(op: str, name: str, target: Target) -> None:
     if name == "float64" and np.finfo(WIDE).nmant < 60:
         pytest.skip("long double is float64 here: nothing to compare with")
@@ -114,6 +115,7 @@ def test_error_is_bounded(op: str, name: str, target: Target) -> None:
 @type_
 @pytest.mark.parametrize("lanes", [1, 16])
 @target_
+@pytest.mark.covering(pairs=True)
 def test_special_values(op: str, name: str, lanes: int, target: Target) -> None:
     inf, nan = math.inf, math.nan
     x = np.array([inf, -inf, nan, -nan, 0.0, -0.0, 1.0], name)
@@ -138,6 +140,7 @@ def test_special_values(op: str, name: str, lanes: int, target: Target) -> None:
 @op_
 @type_
 @target_
+@pytest.mark.covering(pairs=True)
 def test_every_nan_stays_nan(op: str, name: str, target: Target) -> None:
     """The payload must not leak into exponent arithmetic."""
     bits = np.finfo(name).bits
@@ -179,6 +182,7 @@ def test_log_of_subnormals_and_negatives(name: str) -> None:
 @pytest.mark.parametrize("op", ["tanh", "erf"])
 @type_
 @target_
+@pytest.mark.covering(pairs=True)
 def test_odd_functions_are_odd_bounded_and_exact_for_subnormals(op: str, name: str, target: Target) -> None:
     x = np.concatenate([np.linspace(3, 4, 20_000), np.linspace(0, 30, 5000), [np.finfo(name).max]]).astype(name)
     y = evaluate(op, x, target=target)
@@ -218,6 +222,7 @@ def test_where_exp_is_zero_no_tiny_number_is_scaled(name: str) -> None:
 @op_
 @type_
 @pytest.mark.parametrize("features", [frozenset(), frozenset({"avx512"})], ids=["plain", "avx512"])
+@pytest.mark.covering(pairs=True)
 def test_only_simple_operations_are_used(op: str, name: str, features: frozenset[str]) -> None:
     """The interpreter and every renderer know these; a longer list would slow the hot path unnoticed."""
     program = elementwise([name], name, 8, 64, lambda b, x: expand(b, op, x), features)

@@ -103,6 +103,7 @@ TYPES = ("float32", "uint8", "float64", "int16", "bfloat16", "int64")
 @pytest.mark.slow
 @pytest.mark.parametrize("of", TYPES)
 @pytest.mark.parametrize("make", KERNELS, ids=lambda f: f.__name__)
+@pytest.mark.covering
 def test_random_schedules_equal_the_reference(make: Callable[..., Kernel], of: str) -> None:
     rng = random.Random(f"{make.__name__} {of}")
     for n in range(4):
@@ -119,6 +120,7 @@ def test_random_schedules_equal_the_reference(make: Callable[..., Kernel], of: s
 @pytest.mark.many
 @pytest.mark.parametrize("target", [OPENCL, SM80], ids=lambda t: t.name)
 @pytest.mark.parametrize("make", KERNELS, ids=lambda f: f.__name__)
+@pytest.mark.covering
 def test_groups_of_threads(make: Callable[..., Kernel], target: targets.Target) -> None:
     rng = random.Random(f"{make.__name__} {target.name}")
     for kernel in (make(), make(of="uint8")):
@@ -234,6 +236,7 @@ def numbers(dtype: DType) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("text", ["Un8", "Un24 Rk2", "Un8 Um3 Rk3", "Uk8", "Uk2 Un8 Tk4", "Tk8 Un8 Mk<n", "Uk12 Um3"])
 @pytest.mark.parametrize(("combine", "dtype"), [("max", float32), ("min", float64)])
+@pytest.mark.covering
 def test_what_is_no_number_stays(text: str, combine: Combine, dtype: DType) -> None:
     a, b = numbers(dtype)
     with np.errstate(invalid="ignore"):
@@ -343,6 +346,7 @@ def test_without_lanes_along_the_row_nothing_is_asked() -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("way", [interp, run, run_text.c], ids=["interpreter", "llvm", "c"])
 @pytest.mark.parametrize("n", [64, 190, 250])
+@pytest.mark.covering
 def test_results_are_the_same(way: Any, n: int) -> None:
     target = targets.host()
     kernel = normalise(named_kernels.make("softmax", {"m": 5, "n": n}))

@@ -21,6 +21,7 @@ TERMS = 5003
 
 @pytest.mark.parametrize("most", [SUM, SUM.above(), PARTIAL, PRODUCT, PRODUCT.above()])
 @pytest.mark.parametrize("steps", [1, 3, 4, 16])
+@pytest.mark.covering
 def test_no_chain_is_longer_than_it_may_be(most: Longest, steps: int) -> None:
     for trips in [*range(1, 700), 7625, 114_375, 1 << 20]:
         sizes, last = levels(trips, steps, most)
@@ -82,6 +83,7 @@ def test_short_sums_products_and_integers_have_the_loops_that_they_had() -> None
 
 @pytest.mark.parametrize("target", ["avx2", "opencl-cpu", "opencl-gpu", "sm_80"])
 @pytest.mark.parametrize("opts", ["Mn<m", "Rn2 Tn100 Mn<m", "Um3 Mn<m"])
+@pytest.mark.covering
 def test_every_language_adds_up_what_it_keeps_in_memory(target: str, opts: str) -> None:
     kb = KernelBuilder("sums")
     i, j = kb.axis("m", 6), kb.axis("n", 307)
@@ -93,6 +95,7 @@ def test_every_language_adds_up_what_it_keeps_in_memory(target: str, opts: str) 
 
 @pytest.mark.parametrize("target", ["x86-64-v2", "avx2", "znver5"])
 @pytest.mark.parametrize("opts", ["Um16 Mn<m", "Um32 Rn2 Mn<m", "Um16 Tn10 Mn<m", "Um4 Un2 Mn<m"])
+@pytest.mark.covering
 def test_copies_past_the_extent_begin_with_zeros_too(target: str, opts: str) -> None:
     for m, n in product((52, 103, 115), (33, 307)):
         kb = KernelBuilder("sums")

@@ -113,6 +113,7 @@ def test_long_steps_are_left_out_too(opts: str) -> None:
 @pytest.mark.many
 @pytest.mark.parametrize("opts", ["Um6 Un8 Rk4", "Um12 Un16 Rk4", "Um15 Un24 Rk2", "Um4 Un8 Tn8 Pn Rk4 Sx@n", "Um8 Un8 Tk16 Mk<m Rk2"])
 @pytest.mark.parametrize("above", [False, True])
+@pytest.mark.covering
 def test_triangular_products_equal_the_reference(opts: str, above: bool) -> None:
     check_twin(product(above), parse(opts), TARGET)
     check_compiled(product(above), parse(opts))
@@ -155,6 +156,7 @@ def features(span: tuple[int, int] | None = None) -> Kernel:
 @pytest.mark.many
 @pytest.mark.parametrize("name", CONDITIONS)
 @pytest.mark.parametrize("opts", ["(none)", "Ui8", "Uk8 Um4 Ul4", "Ui4 Uk4", "Rk2"])
+@pytest.mark.covering
 def test_whatever_data_says(name: str, opts: str) -> None:
     for seed in range(3):
         check_twin(rows(CONDITIONS[name]), parse(opts), TARGET, None, seed)
@@ -296,6 +298,7 @@ def sliced(masked: bool, dtype: str = "int32") -> Kernel:
 @pytest.mark.many
 @pytest.mark.parametrize("opts", ["(none)", "Uf32", "Uf8 Ui2", "Uk4", "Uf16 Uk3", "Ui8", "Rk4 Pi"])
 @pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.covering
 def test_rows_from_one_start_to_the_next(masked: bool, opts: str) -> None:
     for seed in range(3):
         check_twin(sliced(masked), parse(opts), TARGET, None, seed)
@@ -355,6 +358,7 @@ def pairs_of_ragged_rows(rows: str, columns: str, dtype: str = "int32") -> Kerne
 @pytest.mark.many
 @pytest.mark.parametrize("name", CONDITIONS)
 @pytest.mark.parametrize("opts", ["(none)", "Uk8", "Uk4", "Uk4 Pi", "Pi"])
+@pytest.mark.covering
 def test_scatters_combine_what_data_says(name: str, opts: str) -> None:
     for own in (True,) if opts.endswith("Pi") else (True, False):
         for seed, combine in enumerate(("add", "max")):
@@ -370,6 +374,7 @@ def test_numbers_of_any_type_in_ragged_rows(dtype: str) -> None:
 
 @pytest.mark.parametrize("rows", WHERE)
 @pytest.mark.parametrize("columns", ["before", "after", "with others"])
+@pytest.mark.covering
 def test_pairs_of_which_both_count(rows: str, columns: str) -> None:
     for opts in ("(none)", "Un@i8", "Un@i4 Un@j4", "Rn@j3", "Un@i8 Jn@j"):
         for seed in range(2):
@@ -409,6 +414,7 @@ FORMS = {
 @pytest.mark.many
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.covering
 def test_results_are_the_same(limit: str, form: str) -> None:
     check_floats(limited(limit), parse(FORMS[form]), TARGET)
     check_compiled(limited(limit), parse(FORMS[form]), threads=2)

@@ -129,6 +129,7 @@ def kept_of_filled_values(rows: int) -> Kernel:
 @pytest.mark.parametrize("target", ["x86-64-v2", "avx2", "x86-64-v4"])
 @pytest.mark.parametrize("opts", ["Ud8 Ui4 Sp@i", "Ud8 Ui4 Pi Sp@i", "Ud4 Ui2 Sp@i"])
 @pytest.mark.parametrize("rows", [13, 16])
+@pytest.mark.covering
 def test_copies_past_the_last_row_are_kept_as_numbers(rows: int, opts: str, target: str) -> None:
     kernel = kept_of_filled_values(rows)
     check_twin(kernel, parse(opts), named(target))

@@ -98,6 +98,7 @@ PLAIN: dict[str, Step] = {
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, (_, _, kinds) in CASES.items() for kind in kinds])
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 7), (5, 300)])
+@pytest.mark.covering
 def test_the_reference_is_what_python_computes(name: str, kind: str, m: int, n: int) -> None:
     step, start, _ = CASES[name]
     kernel = made(name, step, start, m, n, kind)
@@ -126,6 +127,7 @@ SCHEDULES: list[list[Any]] = [
 @pytest.mark.parametrize("opts", SCHEDULES, ids=str)
 @pytest.mark.parametrize("target", sorted(TARGETS))
 @pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.covering(pairs=True)
 def test_every_schedule_on_every_processor(name: str, target: str, opts: list[Any], last: bool) -> None:
     step, start, kinds = CASES[name]
     for kind in kinds:

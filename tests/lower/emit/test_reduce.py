@@ -43,6 +43,7 @@ def best_way(m: int = 5, n: int = 21, p: int = 13, combine: Combine = "max", non
     "text", ["Jp", "Un8 Jp Um2 Rp2", "Up8 Jp Um2", "Up2 Un8 Jp Pm", "Tp4 Un8 Jp", "Jp Sx@m Um2", "Un8 Tn16 Rp2 Jp Mp@best<n.t"]
 )
 @pytest.mark.parametrize(("combine", "dtype"), [("max", float32), ("min", int32)])
+@pytest.mark.covering
 def test_every_schedule_finds_the_place(text: str, combine: Combine, dtype: DType) -> None:
     kernel = best_way(combine=combine, dtype=dtype)
     opts = parse(text)
@@ -119,6 +120,7 @@ def test_without_shuffles_words_are_made_fewer_first() -> None:
 
 @pytest.mark.parametrize("target", ["sm_90a", "opencl-gpu", "opencl-cpu"])
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.covering
 def test_sums_are_right(case: str, target: str) -> None:
     name, shape, opts, _ = CASES[case]
     if target == "opencl-gpu" and case == "32 warps":
@@ -170,6 +172,7 @@ def elements(shape: tuple[int, ...], dtype: DType, missing: float) -> np.ndarray
 
 @pytest.mark.parametrize("missing", [0.0, 0.06])
 @pytest.mark.parametrize("text", ["Un8 Rk@hi5 Rk@lo5", "Un16 Tn32 Rk@hi5 Rk@lo5 Pn", "Un8 Rk@hi5", "Un8 Rk5 Jk"])
+@pytest.mark.covering
 def test_windows_along_the_lanes(text: str, missing: float) -> None:
     x = elements((N + K - 1,), float32, missing)
     with np.errstate(invalid="ignore"):
@@ -184,6 +187,7 @@ def test_windows_along_the_lanes(text: str, missing: float) -> None:
 
 @pytest.mark.parametrize("text", ["Uh3 Uw8 Rp3 Rq3", "Uh2 Uw16 Rp3 Rq3 Ph", "Uw4 Rq3"])
 @pytest.mark.parametrize(("dtype", "size"), [(float64, False), (float32, True), (uint8, False)])
+@pytest.mark.covering
 def test_windows_over_rows(text: str, dtype: DType, size: bool) -> None:
     x = elements((H + 2, W + 2), dtype, 0.05)
     windows = np.lib.stride_tricks.sliding_window_view(np.abs(x) if size else x, (3, 3))
@@ -239,6 +243,7 @@ def test_few_vectors_cover_all() -> None:
 
 @pytest.mark.parametrize("target", ["v2", "avx2", "cascadelake"])
 @pytest.mark.parametrize("how", ["mask", "mask of a function", "index"])
+@pytest.mark.covering
 def test_what_decides_where_is_stored_is_computed_exactly(how: str, target: str) -> None:
     """A store to a wrong place cannot be taken back."""
     kb = KernelBuilder("decided")

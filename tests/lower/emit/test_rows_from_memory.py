@@ -39,6 +39,7 @@ def right(o: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", LENGTHS)
+@pytest.mark.covering
 def test_products_of_each_structure(name: str, level: str) -> None:
     target, number = targets.named(level), list(LENGTHS).index(name) + 5 * LEVELS.index(level)
     for turn, (dtype, at, n) in enumerate(product(("float32", "float64"), ("int32", "int64"), (0, 1, 8))):
@@ -62,6 +63,7 @@ def test_rows_through_the_c_compiler(columns: int) -> None:
 
 @pytest.mark.parametrize("opts", SCHEDULES)
 @pytest.mark.parametrize("name", ["random", "empty ends", "one dense row"])
+@pytest.mark.covering
 def test_interpreted_schedules(name: str, opts: str) -> None:
     o = operands(name, "float32", "int32", 0)
     kernel = sparse_product(ROWS, COLUMNS, len(o["column"]))
@@ -73,6 +75,7 @@ def test_interpreted_schedules(name: str, opts: str) -> None:
 
 @pytest.mark.parametrize("combine", ["add", "max", "min", "mul"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.covering
 def test_segments_of_any_start_and_end(combine: str, dtype: str) -> None:
     kernel = reduction(combine, 23, 90, dtype)
     start = np.random.default_rng(3).integers(0, 90, 23).astype("int32")
@@ -147,6 +150,7 @@ def test_the_time_of_a_reference_is_that_of_the_entries() -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("columns", [8, 16, 64])
+@pytest.mark.covering
 def test_columns_are_the_lanes_of_start_schedules(columns: int, level: str) -> None:
     """Rows side by side would wait for the longest, and their entries be masked."""
     kernel, target = sparse_product(50_000, 50_000, 500_000, "float32", "int32", columns), targets.named(level)

@@ -87,6 +87,7 @@ def padded(opts: list[Any], n: int) -> list[Any]:
 @pytest.mark.parametrize("opts", WIDE)
 @pytest.mark.parametrize("combine", sorted(NUMPY))
 @pytest.mark.parametrize("n", [26, 37, 96])
+@pytest.mark.covering(pairs=True)
 def test_every_combination_and_tail(combine: str, n: int, opts: list[Any]) -> None:
     rng = np.random.default_rng(n)
     x = (rng.standard_normal((6, n)) if combine != "mul" else rng.choice([0.5, 1.0, 2.0, -1.0], (6, n))).astype(np.float32)
@@ -96,6 +97,7 @@ def test_every_combination_and_tail(combine: str, n: int, opts: list[Any]) -> No
 
 @pytest.mark.parametrize("target", [CASCADE, AVX2, NEON])
 @pytest.mark.parametrize("kind", ["float64", "float16", "bfloat16", "int32", "int8", "uint8"])
+@pytest.mark.covering
 def test_every_type(kind: str, target: targets.Target) -> None:
     kernel = scanned("add", 3, 62, kind)
     x = np.random.default_rng(0).integers(-3 if kind[0] != "u" else 0, 4, (3, 62)).astype(kernel.inputs[0].dtype.np)
@@ -251,6 +253,7 @@ def test_schedules_equal_the_reference(make: Callable[[], Kernel], opts: list[An
 @pytest.mark.many
 @pytest.mark.parametrize("target", [AVX2, OPENCL, SM80], ids=lambda t: t.name)
 @pytest.mark.parametrize("make", KERNELS, ids=lambda f: f.__name__)
+@pytest.mark.covering
 def test_random_schedules_equal_the_reference(make: Callable[[], Kernel], target: targets.Target) -> None:
     kernel = make()
     rng = random.Random(f"{make.__name__} {target.name}")
@@ -403,6 +406,7 @@ EXACT = (linear, segmented)
 
 @pytest.mark.parametrize("write", SCANS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("long", [False, True])
+@pytest.mark.covering
 def test_the_reference_is_the_recurrence(monkeypatch: pytest.MonkeyPatch, write: Any, long: bool) -> None:
     if long:  # blocks of 5 steps, the last with one
         monkeypatch.setattr(tuple_scans, "LONG", 8)
@@ -431,6 +435,7 @@ OPTIONS: list[list[Any]] = [
 @pytest.mark.many
 @pytest.mark.parametrize("write", SCANS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("along", [0, 1])
+@pytest.mark.covering
 def test_every_kind_of_schedule(write: Any, along: int) -> None:
     k = kernel(write, along, *((3, 23) if write in (welford, online_softmax) else (M, N)))
     legal = 0
@@ -552,6 +557,7 @@ def kernel_of_wide_tuples(rule: Any, second: str, along: int = 1, m: int = 5, n:
 @pytest.mark.many
 @pytest.mark.parametrize("second", ["input", "number", "place"])
 @pytest.mark.parametrize("rule", RULES, ids=lambda f: f.__name__)
+@pytest.mark.covering
 def test_random_schedules_equal_the_reference_in_wide_tuples(rule: Any, second: str) -> None:
     rng = random.Random(f"{rule.__name__} {second}")
     for n in range(4):
@@ -636,6 +642,7 @@ KINDS = ("sum", "extreme", "recurrence", "integral", "half", "turned", "from the
 @pytest.mark.parametrize(
     "opts", ["Uw16", "Uw8 Uh4", "Th6 Uh2 Uw8", "Th6 Uh2 Uw8 Tw16", "Uw8 Tw16 Mh<w.t Pw", "Tw16 Uw8 Uh3 NTy", "Uh2 Th4 Uw4"]
 )
+@pytest.mark.covering(pairs=True)
 def test_schedules_equal_the_reference_in_scan_states(kind: str, opts: str) -> None:
     kernel = columns(kind)
     if kind == "integral" and "Pw" in opts:  # rows are scanned as well: no strips of them

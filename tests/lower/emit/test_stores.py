@@ -64,6 +64,7 @@ def test_what_both_share_is_computed_once_for_each_answer() -> None:
 @pytest.mark.parametrize("past", [("y",), ("z",), ("y", "z")])
 @pytest.mark.parametrize("off", [(0, 0), (4, 0), (0, 4), (4, 4)], ids=str)
 @pytest.mark.parametrize("n", [4 * LANES, 4 * LANES + 5])
+@pytest.mark.covering(pairs=True)
 def test_outputs_of_any_alignment_are_written_whole(n: int, off: tuple[int, int], past: tuple[str, ...]) -> None:
     program = lower(apply(pair(n), [opt("UPCAST", "n", LANES), *(opt("CACHE", name, policy="stream") for name in past)], CASCADE))
     x = np.linspace(-3, 3, n, dtype=np.float32)
@@ -137,6 +138,7 @@ def test_rows_that_forbid_most_of_a_page_leave_no_place() -> None:
 
 @pytest.mark.parametrize("off", [0, 64, 128, 1024, 2048, PAGE - 64])
 @pytest.mark.parametrize("many", [1, 2])
+@pytest.mark.covering
 def test_what_is_stored_is_the_same_wherever_it_lies(many: int, off: int) -> None:
     device = devices.get("cpu")
     program = lower(apply(outputs(many, 4), parse(past(many)), device.target))
@@ -196,6 +198,7 @@ OPTS = ["(none)", "Ub2", "PADb8 Ub8", "Ub5", "PADb8 Ub4", "Uout.2:8 PADb8 Ub8"]
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("masked", ["", "inside", "data"])
 @pytest.mark.parametrize("combine", ["add", "max"])
+@pytest.mark.covering(pairs=True)
 def test_stamps_mean_what_they_say(level: str, masked: str, combine: str) -> None:
     for dtype in ("float32", "float64", "int32", "uint8"):
         for opts in OPTS:
@@ -272,6 +275,7 @@ def test_a_number_that_all_points_add_to_is_no_row() -> None:
 
 @pytest.mark.parametrize("opts", ["Ui4 Ub8", "Ui8 Ub8", "Ub8 Ui8", "Ub8 Ui4"])
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.covering
 def test_copies_past_an_extent_beside_vectors(opts: str, level: str) -> None:
     kb = KernelBuilder("rows")
     i, b = kb.axis("i", 7), kb.axis("b", 8)
@@ -358,6 +362,7 @@ FULL = [
 
 @pytest.mark.parametrize("text", FULL)
 @pytest.mark.parametrize("n", [1, 2, 7, 16, 53])
+@pytest.mark.covering
 def test_a_whole_sum(text: str, n: int) -> None:
     kernel, opts = loss(n), parse(text)
     try:
@@ -378,6 +383,7 @@ ROWS = [
 
 @pytest.mark.parametrize("text", ROWS)
 @pytest.mark.parametrize("sizes", [(5, 29), (1, 8), (3, 1), (1, 1), (8, 32)], ids=str)
+@pytest.mark.covering
 def test_rows_and_columns(text: str, sizes: tuple[int, int]) -> None:
     kernel, opts = table(*sizes), parse(text)
     try:
@@ -566,6 +572,7 @@ def ops(kernel: Kernel, opts: str) -> Counter[str]:
 
 @pytest.mark.parametrize("opts", ["(none)", "Un4", "Un8 Uy.1:8", "Ub3", "Pb"])
 @pytest.mark.parametrize("loose", [False, True])
+@pytest.mark.covering
 def test_points_that_data_leaves_out(opts: str, loose: bool) -> None:
     check_twin(compacted(loose=loose, n=40), parse(opts), AVX2)
     check_compiled(compacted(loose=loose, n=40), parse(opts))
@@ -608,6 +615,7 @@ def test_lanes_are_for_arithmetic() -> None:
 @pytest.mark.parametrize("combine", ["add", "max", "min"])
 @pytest.mark.parametrize("dtype", [float16, bfloat16])
 @pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.covering(pairs=True)
 def test_points_of_short_floats_are_combined_as_float32(combine: Any, dtype: DType, masked: bool) -> None:
     """And their output begins with what changes nothing, in its own type: nothing is written behind it."""
     kb = KernelBuilder("short")
@@ -648,6 +656,7 @@ def scattered(dtype: str, combine: str, masked: bool) -> Kernel:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("combine", ["add", "max"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.covering(pairs=True)
 def test_results_are_rounded_where_they_are_written(dtype: str, combine: str, masked: bool, opts: str) -> None:
     kernel = scattered(dtype, combine, masked)
     check_twin(kernel, parse(opts), named("avx2"))

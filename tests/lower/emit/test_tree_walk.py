@@ -110,6 +110,7 @@ BLOCKS = [
 @pytest.mark.many
 @pytest.mark.parametrize("opts", BLOCKS)
 @pytest.mark.parametrize("name", ["attention", "attention_window", "attention_grouped"])
+@pytest.mark.covering
 def test_the_twin_agrees(name, opts):
     more = {"attention_window": {"w": 7}, "attention_grouped": {"h": 4, "hk": 2}}.get(name, {})
     check_twin(named_kernels.make(name, {**SHAPE_SKIPPED_TILES, **more}), parse(opts), TARGET_SKIPPED_TILES)
@@ -160,6 +161,7 @@ PLAIN = [{}, {"finite": False}, {"filled": True}, {"seen": lambda i, j: (j <= i)
 @pytest.mark.many
 @pytest.mark.parametrize("opts", BLOCKS)
 @pytest.mark.parametrize("how", PLAIN, ids=["clamped", "bare", "filled", "window"])
+@pytest.mark.covering
 def test_the_twin_of_one_mask_agrees(how, opts):
     kernel = normalise(plain(**how))
     assert skip_conditions(next(i for i in kernel.body if isinstance(i, Fold)))

@@ -81,6 +81,7 @@ def hard(loop: For) -> int:
 @pytest.mark.many
 @pytest.mark.parametrize("target", [AVX2, V2, V4], ids=lambda t: t.name)
 @pytest.mark.parametrize(("n", "c"), [(40, 64), (33, 52), (9, 160)])
+@pytest.mark.covering
 def test_a_columns_root_is_computed_once(target: Any, n: int, c: int) -> None:
     kernel = standardised(n, c)
     wide = [*DOWN[1:], ["UPCAST", "c", 16 if c != 160 else 32]]

@@ -79,6 +79,7 @@ def lowered(kernel: Kernel, opts: str, level: str) -> Program:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("made", [smoothed(331), smoothed(331, 2), smoothed(331, 4, "float32"), gains(331)], ids=lambda k: k.name)
+@pytest.mark.covering
 def test_what_goes_one_way_is_not_taken_apart(made: Kernel, level: str) -> None:
     components = made.outputs[0].shape[-1]
     axis = next((a.arg.name for a in normalise(made).stores[0].axes if a.arg.extent == components), None)
@@ -114,6 +115,7 @@ def test_what_components_share_is_spread_by_one_shuffle(kind: str) -> None:
 @pytest.mark.parametrize(
     "made", [smoothed(331), smoothed(333, 2), smoothed(125, 4), smoothed(125, 4, "float32"), gains(125)], ids=lambda k: k.name
 )
+@pytest.mark.covering
 def test_results_stay_what_they_are(made: Kernel, width: int) -> None:
     components = made.outputs[0].shape[-1]
     axis = next(a.arg.name for a in normalise(made).stores[0].axes if a.arg.extent == components)

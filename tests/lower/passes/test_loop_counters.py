@@ -55,6 +55,7 @@ def first(m: int = 5, n: int = 79) -> Kernel:
 @pytest.mark.many
 @pytest.mark.parametrize("width", [4, 8, 16])
 @pytest.mark.parametrize("make", [one_hot, hashes, first])
+@pytest.mark.covering
 def test_results_do_not_depend_on_lanes(make, width: int) -> None:
     kernel = make()
     names = [["UPCAST", "n", width]] if make is not first else [["UPCAST", "n", width], ["FUSE", "n"]]

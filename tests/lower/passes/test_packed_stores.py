@@ -53,6 +53,7 @@ def test_four_registers_of_words_are_one_store(name: str, lanes: int) -> None:
 @runs_avx2
 @pytest.mark.parametrize("to", ["int8", "uint8"])
 @pytest.mark.parametrize("opts", ["Un32", "Un64", "Un32 Um3", "Un8"])
+@pytest.mark.covering
 def test_results_stay_what_they_are(to: str, opts: str) -> None:
     check_compiled(quantised(to), parse(opts), AVX2)
 
