@@ -86,11 +86,12 @@ def correlation(n: int = 21, d: int = 9) -> Kernel:
     return normalise(kb.build())
 
 
+@pytest.mark.slow
 def test_a_sum_has_two_operands_once_in_all_of_its_phases() -> None:
     kernel = correlation(2048, 96)
     assert starts(kernel, named("avx2"), 1) and quick_starts(kernel, named("avx2"), 1)
     small = correlation()
-    for listed in starts(small, named("avx2"), 1)[:4]:
+    for listed in starts(small, named("avx2"), 1)[:2]:
         check_compiled(small, listed)
     new = operands(small, "total", "j")
     with pytest.raises(OptError, match="has two operands already"):
