@@ -53,11 +53,10 @@ _RIGHT: set[tuple[object, ...]] = set()
 
 def _checked_types(op: Op, s: Instr) -> str | None:
     """As `check_types`, which looks only once at what was right."""
-    if op.lanes == "attribute" or s.op in ("dot", "mma") or s.op in MATRIX_LOADS:  # (more than types decides there)
-        return check_types(op, s)
-    mem, out = s.attr.dtype.name if isinstance(s.attr, Mem) else None, s.out
-    key = (s.op, mem, None if out is None else (out.dtype.name, out.lanes), *[(v.dtype.name, v.lanes) for v in s.args])
-    if key in _RIGHT:
+    a = s.attr
+    about = a.dtype.name if isinstance(a, Mem) else len(a) if isinstance(a, tuple) else a if isinstance(a, str) else None
+    key = s.op, about, *[v and (v.dtype.name, v.lanes) for v in (s.out, *s.args)]
+    if key in _RIGHT and s.op not in MATRIX_LOADS:  # (where space and alignment decide too)
         return None
     wrong = check_types(op, s)
     if wrong is None:
