@@ -42,6 +42,7 @@ RANDOM = (
 @pytest.mark.slow
 @needs_cxx
 @pytest.mark.parametrize("name", STARTS)
+@pytest.mark.covering(each=2)
 def test_start_schedules_agree_with_the_reference(name: str, request: pytest.FixtureRequest) -> None:
     kernel, target = named_kernels.make(name, named_kernels.get(name).odd_shape, STARTS[name]), targets.named("sm_90a")
     schedules = starts(kernel, target)[:1] if name == "attention" else [(), *starts(kernel, target)[: amount(request, 1, 2)]]

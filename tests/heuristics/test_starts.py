@@ -44,7 +44,7 @@ def cuts(opts: Opts, op: str) -> dict[str, int]:
 @pytest.mark.many
 @pytest.mark.parametrize(("where", "size", "threads"), WHERE)
 @pytest.mark.parametrize("name", named_kernels.NAMES)
-@pytest.mark.covering
+@pytest.mark.covering(each=2)
 def test_start_schedules_apply_to_every_kernel(name: str, where: str, size: str, threads: int) -> None:
     kernel, found = kernel_and_starts(name, where, size, threads)
     assert found and len(set(found)) == len(found)
@@ -54,6 +54,7 @@ def test_start_schedules_apply_to_every_kernel(name: str, where: str, size: str,
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", named_kernels.NAMES)
+@pytest.mark.covering(each=2)
 def test_the_first_start_schedule_uses_lanes_and_threads(name: str) -> None:
     t = targets.named("znver5")
     kernel, found = kernel_and_starts(name, "znver5", "default", 8)

@@ -40,6 +40,7 @@ CASES: dict[str, tuple[Reduce, Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("of", ["float32", "float64", "float16", "int8", "uint8", "int64"])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("n", [0, 1, 7, 300])
+@pytest.mark.covering(pairs=True)
 def test_rows_are_reduced_as_by_numpy(name: str, of: Any, n: int) -> None:
     write, numpys = CASES[name]
     x = np.concatenate([RNG.integers(-3, 4, (5, n)), np.ones((1, n)), np.zeros((1, n))]).astype(of)

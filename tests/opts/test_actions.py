@@ -15,6 +15,7 @@ MOST = 130
 
 @pytest.mark.many
 @pytest.mark.parametrize("name", named_kernels.NAMES)
+@pytest.mark.covering(each=2)
 def test_every_action_applies_and_changes_the_schedule(name: str) -> None:
     kernel = named_kernels.get(name).kernel(named_kernels.get(name).odd_shape)
     start = apply(kernel, (), TARGET)

@@ -50,7 +50,7 @@ def given(shape: tuple[int, int], dtype: str) -> Tensor:
 @pytest.mark.many
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.covering
+@pytest.mark.covering(each=2)
 def test_an_extreme_is_found_and_has_its_gradient(value: str, dtype: str, request: pytest.FixtureRequest) -> None:
     """Of the larger shapes a quick run takes some in one type and the others in the other. (A planted fault shows in the smallest one.)"""
     f = VALUES[value]

@@ -77,6 +77,7 @@ VALUES: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("name", KEYS)
+@pytest.mark.covering
 def test_slices_are_numpys(name: str, value: str) -> None:
     plain, places = keys(KEYS[name])
     v = VALUES[value](A, A[plain].shape)

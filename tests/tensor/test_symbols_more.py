@@ -43,6 +43,7 @@ def outcome(f: Callable[[Tensor], Any], x: np.ndarray) -> Any:
 
 @pytest.mark.parametrize("kind", [np.float32, np.int32])
 @pytest.mark.parametrize("name", [*EMPTY, *MOVED])
+@pytest.mark.covering
 def test_symbolic_sizes_give_what_plain_ones_do(name: str, kind: type) -> None:
     f = (EMPTY | MOVED)[name]
     g = tw.jit(f, symbols={"x": {0: N}})
