@@ -24,7 +24,8 @@ load = load_exported
 def write(folder: str | os.PathLike[str], function: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> list[str]:
     """Write a function of tensors as a library of C, for arguments like these; returns the files' names. Arrays and tensors in the arguments
     become the library's inputs, all else is constant. Tensors that the function finds outside become weights; those that it assigns to, the
-    state of an instance. `options`: `target`, a processor by name; and `threads`, `cache`, `tune` as for `jit`. Raises UsageError for what
+    state of an instance. `options`: `target`, a processor by name; and `threads`, `cache`, `tune`,
+    `numerics` as for `jit`. Raises UsageError for what
     needs Python, such as a call of NumPy's own code."""
     return _write(of_function(function, args, name=name, **options), Path(folder))
 

@@ -27,7 +27,7 @@ from ..tensor.capture.capture import capture
 from ..tensor.capture.compiled_function import CompiledFunction
 from ..tensor.capture.graph_compiler import compiled
 from ..tensor.capture.jit import SymbolReader, check_symbols
-from ..tensor.capture.jit_options import JitOptions
+from ..tensor.capture.jit_options import JitOptions, own_numerics
 from ..tensor.graph.index_checks import CHECK, limits_of
 from ..tensor.graph.symbolic_sizes import extent, number
 from ..tensor.loops import written_out
@@ -253,6 +253,7 @@ def of_function(
     bare = inspect.unwrap(function)
     title = name or str(getattr(bare, "__name__", "function"))
     mode = options.get("tune", "list")  # (kernels that come from disk alone have no text)
+    options = {"numerics": own_numerics(function), **options}
     settings = JitOptions(**{**options, "tune": "list" if mode == "use" else mode, "device": "cpu", "frozen": True}).of(bare)
     check_symbols(settings.symbols, settings.parameters, bare)
     args = tuple(_own(a) for a in args)  # what is updated is not the caller's

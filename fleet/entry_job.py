@@ -75,6 +75,7 @@ def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache, unwr
         "wish": terms.wish,
         "strategy": terms.strategy,
         "start": entry.start,
+        "numerics": entry.numerics,
         "random_seed": entry.random_seed,
         "again": terms.again,
         "rows": bundle(r for r in rows if not r.imported),
@@ -89,7 +90,9 @@ def key_of(entry: Entry, slot: FleetSlot) -> Key:
 
     assert entry.made is not None and slot.device is not None
     device = slot.device
-    return Key(canonical_of(normalise(entry.made)).hash, device.target, entry.place.threads or device.threads, device.compiler)
+    return Key(
+        canonical_of(normalise(entry.made)).hash, device.target, entry.place.threads or device.threads, device.compiler, entry.policy
+    )
 
 
 def related(kernel: Kernel, shape: Mapping[str, int], key: Key, cache: Cache) -> list[Row]:
@@ -240,6 +243,7 @@ def _related(job: Mapping[str, Any]) -> list[Row]:
 def _kernel(job: Mapping[str, Any], folder: Path) -> str:
     """The kernel's name here. Raises KernelError where it is not the client's kernel."""
     from .. import named_kernels
+    from ..ir.fixed_sums import fixed
     from ..ir.normal_form import normalise
     from ..plan.identity import canonical_of
 
@@ -256,7 +260,7 @@ def _kernel(job: Mapping[str, Any], folder: Path) -> str:
     except KernelError as e:
         also = "; a file that travels must not need other files of yours" if file is not None else ""
         raise KernelError(f"{str(e).replace(str(folder) + os.sep, '')}{also}") from None
-    if canonical_of(normalise(made)).hash != job["hash"]:
+    if canonical_of(normalise(fixed(made) if job["numerics"] == "fixed" else made)).hash != job["hash"]:
         raise KernelError(f"{job['kernel']} is another kernel here than on the client: it depends on more than its own text")
     return name
 
@@ -279,6 +283,7 @@ def _tune(job: Mapping[str, Any], name: str, cache: Cache, site: Worksite) -> Re
         threads=job["threads"],
         strategy=job["strategy"],
         start=job["start"],
+        numerics=job["numerics"],
         random_seed=job["random_seed"],
         cache=cache,
         retune=job["again"],

@@ -94,7 +94,7 @@ def whole(value: int) -> int:
 _KNOWN = {
     (t.__module__, t.__name__): t
     for t in (
-        whole, dtypes._named, node.make, node.AxisInfo, node.SymInfo, buffer.Buffer, body.Reduce, body.Scan, body.Value, body.Monoid, body.Fold, body.Store, blocks.DecidedBlocks,
+        whole, dtypes._named, node.make, node.AxisInfo, node.SymInfo, buffer.Buffer, body.Reduce, body.SumOrder, body.Scan, body.Value, body.Monoid, body.Fold, body.Store, blocks.DecidedBlocks,
     )
 }  # fmt: skip
 """All that an answer may name."""
@@ -114,8 +114,8 @@ class _Strict(pickle.Unpickler):
 
 
 def dumps(answer: tuple[Any, ...]) -> bytes:
-    """A frame. `answer`: ("kernel", name, body, stores, buffers, blocks), ("error", class, text), or of
-    what becomes several kernels ("graph", facts, [(name, body, stores, buffers) or None, ...]), or of a program that was timed ("whole", facts)."""
+    """A frame. `answer`: ("kernel", name, body, stores, buffers, blocks, fixed), ("error", class, text), or of
+    what becomes several kernels ("graph", facts, [(name, body, stores, buffers, blocks, fixed) or None, ...]), or of a program that was timed ("whole", facts)."""
     out = io.BytesIO()
     _Plain(out, protocol=5).dump(answer)
     payload = out.getvalue()
@@ -134,6 +134,6 @@ def unframed(data: bytes | bytearray) -> bytes | None:
 def loads(payload: bytes) -> tuple[Any, ...]:
     """What `dumps` was given. Raises anything at all for other bytes."""
     answer = _Strict(io.BytesIO(payload)).load()
-    if not isinstance(answer, tuple) or len(answer) != {"kernel": 6, "error": 3, "graph": 3, "whole": 2}.get(answer[0] if answer else ""):
+    if not isinstance(answer, tuple) or len(answer) != {"kernel": 7, "error": 3, "graph": 3, "whole": 2}.get(answer[0] if answer else ""):
         raise ValueError("not an answer")
     return answer

@@ -24,7 +24,7 @@ def answer(path: str, shape: Mapping[str, Extent], dtype: DTypeLike | str | None
     """What `dumps` takes: the kernel's parts, or the error."""
     try:
         found = _call(path, shape, dtype)
-        return ("kernel", found.name, found.body, found.stores, found.buffers, found.blocks)
+        return ("kernel", found.name, found.body, found.stores, found.buffers, found.blocks, found.fixed)
     except TilewrightError as e:
         return ("error", type(e).__name__, str(e))
     except SystemExit as e:

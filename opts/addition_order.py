@@ -52,9 +52,8 @@ def in_order(kernel: Kernel) -> set[Node]:
 
 
 def tile_of(kernel: Kernel, fold: Fold) -> int:
-    """The elements of a fold's tile where its sums are fixed; 0 where any will do, or one holds all."""
-    sums = any(isinstance(v.expr, Reduce) and ordered(v.expr) for v in fold.block)
-    return TILE if kernel.fixed and sums and ix.upper(fold.axis.arg.extent) > TILE else 0
+    """The elements of a fold's tile where its sums are fixed, which may be more than there are; 0 where any will do."""
+    return TILE if kernel.fixed and any(isinstance(v.expr, Reduce) and ordered(v.expr) for v in fold.block) else 0
 
 
 @dataclass(frozen=True)

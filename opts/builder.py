@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
+from ..ir import index as ix
 from ..ir.body import Fold, Value, values_of
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel
@@ -117,7 +118,7 @@ def _beginning(kernel: Kernel) -> _Beginning:
         if copies > 1:
             plans[a] = replace(plans[a], upcast=copies, pad=copies)
     for f in folds.values():
-        if size := tile_of(kernel, f):
+        if 0 < (size := tile_of(kernel, f)) < ix.upper(f.axis.arg.extent):
             for site in (site for site, of in fold_of.items() if of is f.axis):
                 plans[site] = replace(plans[site], fold=fold_loop(f.axis, size))
     reduced = frozenset(a for v in kernel.values.values() for a in v.reduce_axes)

@@ -173,11 +173,12 @@ def cached(
     cache: Cache,
     wanted: Budget | None,
     objective: str = TIME,
+    allow: Iterable[str] = (),
 ) -> Result | None:
     """The cache's answer where it will do without a search: verified here, and by a search as thorough as `wanted`
     (see `Effort.covers`). Raises what `tune` does."""
     request = TuneRequest(Budget())
-    task = KernelTask(kernel, shape, dtype, device, threads, objective=objective)
+    task = KernelTask(kernel, shape, dtype, device, threads, allow=allow, objective=objective)
     cache.will_write = True
     found = task.look(cache)
     if found is None or not found.checked or not found.covers(wanted):

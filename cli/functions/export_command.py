@@ -30,7 +30,8 @@ def run(args: Namespace) -> int:
             "give one source: FILE.onnx, FILE.py:FUNCTION (of tensors, or one that returns a PyTorch module and its inputs), or --kernel NAME"
         )
     source, folder = args.source or args.kernel, Path(args.out)
-    settings = {"threads": args.threads, "cache": args.cache, "target": args.target, "name": args.name}
+    numerics = args.numerics if args.numerics == "fixed" else None  # (a captured function has its own)
+    settings = {"threads": args.threads, "cache": args.cache, "target": args.target, "name": args.name, "numerics": numerics}
     options = {key: value for key, value in settings.items() if value is not None}
     if args.device is not None:
         return _opencl(source, args, folder)
@@ -72,7 +73,9 @@ def _opencl(source: str, args: Namespace, folder: Path) -> int:
 
     if args.kernel is None or args.target is not None:
         raise UsageError("an export for OpenCL is of one kernel, for a device that is here: --kernel NAME --shape … --device opencl")
-    options = {key: value for key, value in {"threads": args.threads, "cache": args.cache}.items() if value is not None}
+    options = {
+        key: value for key, value in {"threads": args.threads, "cache": args.cache, "numerics": args.numerics}.items() if value is not None
+    }
     shape = parse_shape(args.shape) if args.shape else None
     files = write_opencl(folder, source, shape, args.dtype, device=args.device, title=args.name, **options)
     out, host = console(), next(f for f in files if f.endswith(".py"))

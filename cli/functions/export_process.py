@@ -51,7 +51,8 @@ def _export(asked: dict[str, Any]) -> None:
         export(asked["folder"], module, inputs, **asked["options"])
         return
     names = namespace_of(path)
-    function = inspect.unwrap(function_of(path, names))
+    given = function_of(path, names)
+    function = inspect.unwrap(given)
     offered = names.get(f"{split_path(path)[1]}_inputs")
     made = offered() if callable(offered) and not asked["shape"] else None
     if made is not None:
@@ -66,7 +67,7 @@ def _export(asked: dict[str, Any]) -> None:
         args = tuple(_valued(a, random) for a in (found.values() if isinstance(found, dict) else found))
     if any(type(a).__module__.startswith("torch") for a in args):
         raise UsageError(f"{path} takes PyTorch's tensors: write a function that returns the module and its inputs, and export that")
-    write(asked["folder"], function, *args, **asked["options"])
+    write(asked["folder"], given, *args, **asked["options"])
 
 
 RECORDED = 37

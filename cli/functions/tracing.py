@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from ...cache import Cache, Row
+    from ...cache.keys import Numerics
     from ...ir.kernel import Kernel
     from ...tensor.fusion.fusion_facts import GraphFacts
 
@@ -86,9 +87,9 @@ def _tensors(n: ast.stmt, function: str) -> bool:
     return named and bool(re.search(r"\bjit\b", ast.unparse(n)))
 
 
-def ask(path: str, shape: str | None, dtype: str | None) -> FunctionGraph:
-    """Call the function in a process of its own, on tensors without values. Raises KernelError and UsageError, with the
-    user's line."""
+def ask(path: str, shape: str | None, dtype: str | None, numerics: Numerics = "free") -> FunctionGraph:
+    """Call the function in a process of its own, on tensors without values. `numerics`: 'fixed', or those that the function is captured with.
+    Raises KernelError and UsageError, with the user's line."""
     from ...ir import errors
     from ...ir.kernel import Kernel
     from ...named_kernels import split_path, user_file
@@ -99,7 +100,7 @@ def ask(path: str, shape: str | None, dtype: str | None) -> FunctionGraph:
     file, _ = split_path(path)
     if "\0" in path or not os.path.isfile(file) or ":" not in path:
         raise KernelError(f"there is no file {file}; write PATH.py:FUNCTION")
-    answer = user_file.ask(path, (path, shape, dtype), f"{__package__}.tracing_process")
+    answer = user_file.ask(path, (path, shape, dtype, numerics), f"{__package__}.tracing_process")
     try:
         kind, *parts = user_file.loads(answer)
         if kind == "graph":
@@ -138,7 +139,7 @@ def kernel_of(args: Namespace, shape: dict[str, int] | None = None) -> Kernel:
         found = make(args.kernel, parse_shape(args.shape) if shape is None and args.shape else shape, args.dtype)
     else:
         base, which = split_number(args.kernel)
-        found = picked(ask(base, args.shape, args.dtype), which)
+        found = picked(ask(base, args.shape, args.dtype, getattr(args, "numerics", "free")), which)
     return with_numerics(found, policy(allowed(getattr(args, "allow", None) or ())))
 
 

@@ -19,6 +19,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
+from ...cache.keys import Numerics
 from ...ir.dtypes import DType
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import KernelError, TilewrightError, UsageError
@@ -178,9 +179,9 @@ _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _NOT_OURS = tuple(_OURS + folder + os.sep for folder in ("examples", "tests", "benchmarks"))
 
 
-def answer(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
-    """What `user_file.dumps` takes: facts and kernels, or the error with the user's line."""
-    return answered(path, lambda: _graph(path, shape, dtype))
+def answer(path: str, shape: str | None, dtype: str | None, numerics: Numerics = "free") -> tuple[Any, ...]:
+    """What `user_file.dumps` takes: facts and kernels, or the error with the user's line. `numerics`: 'fixed', or those of the function."""
+    return answered(path, lambda: _graph(path, shape, dtype, numerics))
 
 
 def answered(path: str, ask: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -205,8 +206,9 @@ def found_in(path: str, shape: str | None, made: Placeholders) -> tuple[Any, Cal
     return given, function, made.arguments(function, inputs if callable(inputs) else None, specs)
 
 
-def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
-    from ...tensor.fusion.call_list import KernelCall, call_list, leaves_of
+def _graph(path: str, shape: str | None, dtype: str | None, numerics: Numerics) -> tuple[Any, ...]:
+    from ...tensor.capture.jit_options import own_numerics
+    from ...tensor.fusion.call_list import NUMERICS, KernelCall, call_list, leaves_of
     from ...tensor.fusion.fusion_facts import every_call, graph_facts
     from ...tensor.tensor import Tensor
     from ...tensor.trees import flatten
@@ -219,10 +221,13 @@ def _graph(path: str, shape: str | None, dtype: str | None) -> tuple[Any, ...]:
     outs = [t.node for t in flatten(found)[0] if isinstance(t, Tensor)] + updated
     if not outs:
         raise KernelError(f"{path} returned {type(found).__name__} without a Tensor in it: return what is to be computed")
+    token = NUMERICS.set("fixed" if numerics == "fixed" else own_numerics(given))
     calls = call_list(list({id(n): n for n in outs}.values()))
+    NUMERICS.reset(token)
     labels = {i: made.labels[id(n)] for i, n in enumerate(leaves_of(outs)) if id(n) in made.labels}
     kernels = [
-        (c.kernel.name, c.kernel.body, c.kernel.stores, c.kernel.buffers) if isinstance(c, KernelCall) else None for c in every_call(calls)
+        (k.name, k.body, k.stores, k.buffers, k.blocks, k.fixed) if isinstance(c, KernelCall) and (k := c.kernel) else None
+        for c in every_call(calls)
     ]
     return ("graph", graph_facts(calls, labels).to_json(), kernels)
 

@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
     base, which = split_number(args.kernel)
     seconds = None if args.budget is None else parse_seconds(args.budget)
     out = console(sys.stderr if args.json == "-" else None)
-    graph = ask(base, args.shape, args.dtype)
+    graph = ask(base, args.shape, args.dtype, args.numerics)
     found = manifest_of(graph, which, args)
     if not found.entries:
         out.print(f"{base} becomes no kernel: NumPy's code computes all of it")
@@ -79,6 +79,7 @@ def manifest_of(graph: FunctionGraph, which: str, args: Namespace) -> Manifest:
             start=args.start or "auto",
             random_seed=args.random_seed or 0,
             given=kernel,
+            numerics="fixed" if kernel.fixed else "free",
         )
         for kernel in heaviest(chosen)
     ]
@@ -115,7 +116,7 @@ def _compared(
     from ...named_kernels import user_file
 
     spent = SHARE * seconds if seconds is not None else SHARE * DEFAULT_SECONDS * len(found.entries)
-    options = {"cache": args.cache, "threads": args.threads}
+    options = {"cache": args.cache, "threads": args.threads, "numerics": args.numerics if args.numerics == "fixed" else None}
     question = (base, args.shape, args.dtype, before, options, spent)
     try:
         answer = user_file.ask(base, question, f"{__package__}.whole_process", 2 * spent)

@@ -174,12 +174,13 @@ class Numerics(Action):
     """Fixed numerics are allowed alone: `allow` says so to whatever reads it."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None) -> None:
+        namespace.numerics = values
         if values == "fixed":
-            namespace.allow = [*(namespace.allow or ()), values]
+            namespace.allow = [*(getattr(namespace, "allow", None) or ()), values]
 
 
-def add_allow(p: ArgumentParser) -> None:
-    """--allow and --numerics."""
+def add_numerics(p: ArgumentParser) -> None:
+    """--numerics."""
     p.add_argument(
         "--numerics",
         action=Numerics,
@@ -188,6 +189,11 @@ def add_allow(p: ArgumentParser) -> None:
         help="fixed: results have the same bits under every schedule, number of threads, level of instructions and batch size; entries of "
         "their own in the cache (docs/numerics.md); default free",
     )
+
+
+def add_allow(p: ArgumentParser) -> None:
+    """--allow and --numerics."""
+    add_numerics(p)
     p.add_argument(
         "--allow",
         action="append",

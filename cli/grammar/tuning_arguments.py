@@ -17,6 +17,7 @@ from .parser import (
     add_allow,
     add_cache,
     add_kernel,
+    add_numerics,
     add_output,
     add_random,
     add_targets,
@@ -212,6 +213,7 @@ def model(p: Grammar) -> None:
     p.add_argument("--shape", metavar="n=..,m=..", help="of an ONNX model: sizes by name; default 1 each")
     p.add_argument("--training", action="store_true", help="of a PyTorch model: the kernels of the backward pass too")
     p.add_argument("--threads", type=at_least(1), metavar="N", help="threads used; default: as many as PyTorch uses, or all")
+    add_numerics(p)
     add_cache(p)
     p.add_path("--json", use=JSON, metavar="FILE", help="write the result as JSON (- is standard output)")
 
@@ -235,4 +237,5 @@ def export(p: Grammar) -> None:
     p.add_argument("--device", metavar="NAME", help="opencl or one of its devices: the kernel's text, with host programs; default: C")
     p.add_argument("--threads", type=at_least(1), metavar="N", help="threads that schedules are chosen for; default: all")
     p.add_argument("--check", action="store_true", help="build it, and compare a recorded call bit by bit")
+    add_numerics(p)
     add_cache(p)

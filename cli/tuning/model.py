@@ -102,7 +102,7 @@ def _files(args: Namespace) -> tuple[str, list[str]]:
 
 
 def _options(args: Namespace, **more: Any) -> str:
-    options = {"budget": args.budget, "threads": args.threads, "cache": args.cache, **more}
+    options = {"budget": args.budget, "threads": args.threads, "cache": args.cache, "numerics": args.numerics, **more}
     return json.dumps({name: value for name, value in options.items() if value is not None})
 
 

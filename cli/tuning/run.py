@@ -100,11 +100,20 @@ def run(args: Namespace) -> int:
     return watched(lambda: _run(args))
 
 
+def not_allowed(args: Namespace, why: str, but: str = "") -> None:
+    """Raise UsageError where --allow, or --numerics, asks for something beside `but`."""
+    from ...cache.keys import words
+
+    if asked := [a for a in args.allow or () if a != but]:
+        raise UsageError(f"{' '.join(words(asked))} {why}")
+
+
 def _other(args: Namespace) -> int | None:
     """The exit code of a run that is not about one kernel of one shape: a manifest, several sizes, a function of tensors; None for one that is."""
     if args.until is not None and args.fleet:
         raise UsageError("--until is for searches on this machine; give a fleet a --budget")
     if args.recorded:
+        not_allowed(args, "cannot be used with --recorded, which tunes what ran as it ran")
         from .recorded import run as run_recorded
 
         return run_recorded(args)
@@ -113,6 +122,7 @@ def _other(args: Namespace) -> int | None:
     if args.manifest is not None:
         if args.objective:
             raise UsageError('the entries of a --manifest say their objective themselves: objective = "energy"')
+        not_allowed(args, 'cannot be used with --manifest, whose entries say their numerics themselves: numerics = "fixed"')
         if args.against:
             raise UsageError("--against is for one --kernel")
         from .tune_manifest import run as run_manifest
@@ -144,6 +154,7 @@ def _other(args: Namespace) -> int | None:
         from ..functions.tune_function import run as run_function
 
         only_time(args)
+        not_allowed(args, "is for one kernel, not for a function of tensors", "fixed")
         return run_function(args)
     return None
 

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...cache.keys import for_text
 from ...cache.objectives import TIME
 from ...ir.errors import DeviceError, UsageError
 from ...measure.roofline import share
@@ -168,7 +167,7 @@ def summary(found: Manifest, done: Sequence[Done]) -> Any:
             Text(e.kernel),
             Text(shape_text(e.shape)),
             e.dtype,
-            Text(e.place.name + for_text(e.objective)),
+            Text(e.purpose),
             Text(d.status, style=STATUS[d.status]),
             *row,
         )
@@ -255,7 +254,7 @@ def listing(found: Manifest, checked: Sequence[Checked], place: str, args: Names
                 Text(e.kernel),
                 Text(shape_text(e.shape)),
                 e.dtype,
-                Text(e.place.name + for_text(e.objective)),
+                Text(e.purpose),
                 Text(c.state, style=STATE[c.state]),
                 *what,
             )
@@ -280,6 +279,7 @@ def command(e: Entry, cache: str | None, again: bool = False) -> str:
     words += ["--device", e.place.device] if e.place.device != "cpu" else []
     words += ["--threads", str(e.place.threads)] if e.place.threads else []
     words += ["--objective", e.objective] if e.objective != TIME else []
+    words += ["--numerics", e.numerics] if e.numerics != "free" else []
     return shlex.join([*words, *(["--retune"] if again else []), *cache_flag(cache)])
 
 
@@ -297,7 +297,7 @@ def markdown(found: Manifest, checked: Sequence[Checked]) -> str:
         e, r = c.entry, c.row
         time, when = (duration(r.t_min or r.t_med or 0.0), r.when[:10]) if r else ("", "")
         state = c.state if c.state == "present" else f"**{c.state}**"
-        cells = (e.kernel, shape_text(e.shape), e.dtype, e.place.name + for_text(e.objective), state, time, when)
+        cells = (e.kernel, shape_text(e.shape), e.dtype, e.purpose, state, time, when)
         lines.append("| " + " | ".join(x.replace("|", "\\|") for x in cells) + " |")
     lines += ["", *(f"* {c.entry.title}: {c.why}" for c in checked if c.why)] if any(c.why for c in checked) else []
     return "\n".join(lines)
@@ -315,5 +315,6 @@ def verdict(c: Checked) -> dict[str, Any]:
         "state": c.state,
     }
     out |= {"objective": e.objective} if e.objective != TIME else {}
+    out |= {"numerics": e.numerics} if e.numerics != "free" else {}
     key = {"kernel": w.kernel, "target": w.target, "threads": w.threads, "compiler": w.compiler}
     return {**out, "wanted": key, "t_min": c.row.t_min if c.row else None, "tune": command(e, None, c.state == "stale"), "why": c.why}

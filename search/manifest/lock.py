@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ...cache.keys import Numerics
 from ...files.strict import Natural, Sha256, canon, parse, plain
 from ...files.strict import read as read_data
 from ...files.text import content
@@ -30,18 +31,20 @@ MAX_BYTES = 1 << 24
 @dataclass(frozen=True, slots=True)
 class Record:
     """What a file made. `name`, `shape` and `dtype` as the manifest has them ('' where it has no dtype); `sha256` of
-    the file's bytes; `kernel`: canonical hash."""
+    the file's bytes; `kernel`: canonical hash,
+    of a kernel with these `numerics`."""
 
     name: str
     shape: Mapping[str, Natural]
     dtype: str
     sha256: Sha256
     kernel: Sha256
+    numerics: Numerics = "free"
 
     @property
     def entry(self) -> tuple[Any, ...]:
         """What it is a record of."""
-        return self.name, tuple(sorted(self.shape.items())), self.dtype
+        return self.name, tuple(sorted(self.shape.items())), self.dtype, self.numerics
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ def write(manifest: str | os.PathLike[str], records: Iterable[Record]) -> bool:
     from ...files.write_file import replace
 
     path = path_of(manifest)
-    each = sorted({canon(plain(r)) for r in records})
+    each = sorted({canon({k: v for k, v in plain(r).items() if (k, v) != ("numerics", "free")}) for r in records})
     text = f'{{"schema":{SCHEMA},"tilewright":"lock","kernels":[\n ' + ",\n ".join(each) + "\n]}\n"
     try:
         before = content(path, MAX_BYTES)

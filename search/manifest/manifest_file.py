@@ -26,9 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ...cache.keys import for_text
+from ...cache.keys import Numerics, allowed, for_text, policy, with_numerics
 from ...cache.objectives import TIME, objective
 from ...files.text import decoded
 from ...ir.argument_checks import LARGEST
@@ -58,7 +58,7 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One thing to tune. `kernel` is a name or `file.py:function`; `shape` is whole; `dtype` '' means what the
-    function makes. `budget` is the most seconds, `trials` the most measurements it may take (None: no limit of its
+    function makes. `numerics` 'fixed': `made` has one order of its sums. `budget` is the most seconds, `trials` the most measurements it may take (None: no limit of its
     own). `made` is the kernel, None for that of a file which was not run: then the lock's `record` knows its hash, or
     `why` says why nobody does. `given`: the kernel itself, where no name makes it again. `weight`: its part of a budget
     that all share is in proportion to it."""
@@ -74,6 +74,7 @@ class Entry:
     start: str = "auto"
     random_seed: int = 0
     objective: str = TIME
+    numerics: Numerics = "free"
     made: Kernel | None = field(default=None, compare=False, repr=False)
     record: locks.Record | None = field(default=None, compare=False, repr=False)
     why: str = field(default="", compare=False, repr=False)
@@ -89,7 +90,17 @@ class Entry:
     def title(self) -> str:
         """`matmul m=64,n=64,k=64 float32 for ci`."""
         shape = ",".join(f"{k}={v}" for k, v in self.shape.items())
-        return " ".join(filter(None, (self.kernel, shape, self.dtype, "for", self.place.name))) + for_text(self.objective)
+        return " ".join(filter(None, (self.kernel, shape, self.dtype, "for", self.purpose)))
+
+    @property
+    def purpose(self) -> str:
+        """`ci, for energy`: where it is tuned, and for what."""
+        return self.place.name + for_text(self.objective) + ", fixed numerics" * (self.numerics == "fixed")
+
+    @property
+    def policy(self) -> str:
+        """That of its key."""
+        return policy(allowed(with_numerics((), self.numerics)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +162,7 @@ MAX_TEXT = 1000
 """Characters of a device, target or compiler."""
 MAX_BYTES = 1 << 20
 MAX_ENTRIES = 10_000
-HOW = ("budget", "trials", "strategy", "objective", "start", "random-seed")
+HOW = ("budget", "trials", "strategy", "objective", "numerics", "start", "random-seed")
 """How an entry is tuned: keys of [defaults] that a [[kernel]] may override."""
 RENAMED = {"seed": "random-seed", "seeds": "start"}
 """Keys of older versions, and what they are called now."""
@@ -213,7 +224,7 @@ class _Reader:
             raise UsageError(f'{self.path} names no kernel: add a [[kernel]] with name = "matmul" (see docs/ci.md)')
         seen: dict[tuple[Any, ...], Entry] = {}
         for e in entries:
-            twin = seen.setdefault((e.kernel, tuple(e.shape.items()), e.dtype, e.place.name, e.objective), e)
+            twin = seen.setdefault((e.kernel, tuple(e.shape.items()), e.dtype, e.place.name, e.objective, e.numerics), e)
             if twin is not e:
                 raise self._fail(e.line, e.title)("the same entry stands on line " + str(twin.line))
         return Manifest(self.path, tuple(places.values()), tuple(entries))
@@ -250,27 +261,38 @@ class _Reader:
         out = []
         for shape in self._shapes(k, fail):
             for dtype in dtypes:
-                made = self._make(name, shape, dtype, fail)
+                made = self._make(name, shape, dtype, how, fail)
                 out += [Entry(**made, place=p, line=self.lines.of("kernel", i), **how) for p in chosen]
         return out
 
     def _make(
-        self, name: str, shape: dict[str, int] | None, dtype: str | None, fail: Callable[[str], Callable[[str], UsageError]]
+        self,
+        name: str,
+        shape: dict[str, int] | None,
+        dtype: str | None,
+        how: Mapping[str, Any],
+        fail: Callable[[str], Callable[[str], UsageError]],
     ) -> dict[str, Any]:
-        """What an Entry says of its kernel."""
+        """What an Entry says of its kernel, which is tuned as `how` says."""
         from ... import named_kernels
+        from ...ir.fixed_sums import fixed
 
+        numerics: Numerics = how.get("numerics", "free")
         try:
             if named_kernels.is_path(name):
-                return self._file(name, shape or {}, dtype, fail("name"))
-            d = named_kernels.get(name)
-            return {"kernel": name, "shape": d.complete(shape), "dtype": d.dtype(dtype).name, "made": d.kernel(shape, dtype)}
+                said = self._file(name, shape or {}, dtype, numerics, fail("name"))
+            else:
+                d = named_kernels.get(name)
+                said = {"kernel": name, "shape": d.complete(shape), "dtype": d.dtype(dtype).name, "made": d.kernel(shape, dtype)}
+            return {**said, "made": fixed(said["made"])} if numerics == "fixed" and "made" in said else said
         except TilewrightError as e:
             if isinstance(e, UsageError):
                 raise
             raise fail("shapes" if shape else "name")(str(e)) from None
 
-    def _file(self, name: str, shape: dict[str, int], dtype: str | None, fail: Callable[[str], UsageError]) -> dict[str, Any]:
+    def _file(
+        self, name: str, shape: dict[str, int], dtype: str | None, numerics: Numerics, fail: Callable[[str], UsageError]
+    ) -> dict[str, Any]:
         """The same for `file.py:function`: the file is run where it may, else it is looked up in the lock."""
         from ... import named_kernels
 
@@ -278,7 +300,7 @@ class _Reader:
         file, _ = named_kernels.split_path(base)
         self._inside(file, fail)
         try:
-            here = locks.Record(name, shape, dtype or "", locks.sha256(self.folder / file), kernel="")
+            here = locks.Record(name, shape, dtype or "", locks.sha256(self.folder / file), kernel="", numerics=numerics)
         except FileNotFoundError:
             raise fail(f"there is no file {self.folder / file}") from None
         except (OSError, ValueError) as e:
@@ -358,6 +380,10 @@ class _Reader:
                 if type(both[key]) is not int or not least <= both[key] <= LARGEST:
                     raise fail(key)(f"{key} must be a whole number of at least {least} (and of 64 bits)")
                 out[key.replace("-", "_")] = both[key]
+        if "numerics" in both:
+            if both["numerics"] not in get_args(Numerics):
+                raise fail("numerics")(f'numerics is "free" or "fixed", not {both["numerics"]!r}')
+            out["numerics"] = both["numerics"]
         if "start" in both:
             out["start"] = _start(both["start"], fail("start"))
         return out

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...cache.keys import DEFAULT_POLICY, Key, for_text
+from ...cache.keys import DEFAULT_POLICY, FIXED, Key, for_text
 from ...cache.objectives import TIME
 from ...ir.errors import TilewrightError, UsageError
 
@@ -38,14 +38,15 @@ class Wanted:
     compiler: str
     named: Target | None = None
     objective: str = TIME
+    policy: str = DEFAULT_POLICY
 
     def matches(self, key: Key) -> bool:
         """Whether this is such a key."""
-        same = (key.kernel, key.threads, key.policy, key.objective) == (self.kernel, self.threads, DEFAULT_POLICY, self.objective)
+        same = (key.kernel, key.threads, key.policy, key.objective) == (self.kernel, self.threads, self.policy, self.objective)
         return same and like(key.target, self.target) and like(key.compiler, self.compiler)
 
     def __str__(self) -> str:
-        return f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, compiler {self.compiler}{for_text(self.objective)}"
+        return f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, compiler {self.compiler}{for_text(self.objective)}{', fixed numerics' * (self.policy == FIXED)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def wanted(entry: Entry) -> Wanted:
     hash = (
         canonical_of(normalise(entry.made)).hash if entry.made is not None else entry.record.kernel if entry.record is not None else UNKNOWN
     )
-    return Wanted(hash, target, threads, compiler, named, entry.objective)
+    return Wanted(hash, target, threads, compiler, named, entry.objective, entry.policy)
 
 
 def check(entry: Entry, cache: Cache) -> Checked:
@@ -132,10 +133,10 @@ def check(entry: Entry, cache: Cache) -> Checked:
     if want.kernel == UNKNOWN:
         return Checked(entry, want, "missing", why=entry.why)
     if "*" in want.target + want.compiler:
-        rows = cache.rows(kernel=want.kernel, threads=want.threads, policy=DEFAULT_POLICY, verified=True, outcome="ok")
+        rows = cache.rows(kernel=want.kernel, threads=want.threads, policy=want.policy, verified=True, outcome="ok")
         keys = [k for k in dict.fromkeys(r.key for r in rows) if want.matches(k)]
     else:
-        keys = [Key(want.kernel, want.target, want.threads, want.compiler, objective=want.objective)]
+        keys = [Key(want.kernel, want.target, want.threads, want.compiler, want.policy, want.objective)]
     found = [row for key in keys for row in cache.answers(key)]
     for row in found:
         if _valid(entry, want, row):

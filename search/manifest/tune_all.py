@@ -172,13 +172,16 @@ def _located(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry, tuple[Devic
 
 def _cached(entry: Entry, device: Device, threads: int, cache: Cache) -> Done | None:
     """The entry's answer in the cache; a failure where even asking fails."""
+    from ...cache.keys import with_numerics
     from ..api import cached
     from ..budget import Budget
 
     # a budget that all share says nothing of one entry's; what the manifest gives to an entry does
     asked = Budget(entry.budget, entry.trials) if entry.budget is not None or entry.trials is not None else None
     try:
-        found = cached(entry.tuned, entry.shape, entry.dtype or None, device, threads, cache, asked, entry.objective)
+        found = cached(
+            entry.tuned, entry.shape, entry.dtype or None, device, threads, cache, asked, entry.objective, with_numerics((), entry.numerics)
+        )
     except TilewrightError as e:
         return Done(entry, FAILED, message=str(e))
     return None if found is None else Done(entry, CACHED, found)
@@ -224,6 +227,7 @@ def _tune(
                 start=entry.start,
                 random_seed=entry.random_seed,
                 objective=entry.objective,
+                numerics=entry.numerics,
                 cache=cache,
                 retune=again,
                 progress=progress,

@@ -105,6 +105,12 @@ class JitOptions:
         return {**dict(zip(self.parameters, args)), **kwargs}
 
 
+def own_numerics(function: Callable[..., Any]) -> Numerics:
+    """Those of a captured function; 'free' of any other."""
+    options = getattr(function, "options", None)
+    return options.numerics if isinstance(options, JitOptions) else "free"
+
+
 def collect(tree: Any, into: set[int]) -> None:
     """The ints of a tree."""
     into.update(x for x in flatten(tree)[0] if type(x) is int)

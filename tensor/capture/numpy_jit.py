@@ -73,7 +73,7 @@ class NumpyJitted:
     written to, as NumPy's are."""
 
     def __init__(self, function: Callable[..., Any], options: JitOptions) -> None:
-        self._function, self._options = function, options
+        self._function, self.options = function, options
         self.name = getattr(function, "__name__", "function")
         self._calls: dict[Any, Jitted] = {}
         self._classes: dict[Any, _Class] = {}
@@ -149,7 +149,7 @@ class NumpyJitted:
     def _of(self, structure: Structure) -> Jitted:
         """The function for arguments of a structure, compiled for each shape."""
         if structure not in self._fixed:
-            self._fixed[structure] = self._jitted(structure, self._options)
+            self._fixed[structure] = self._jitted(structure, self.options)
             self._all.append(self._fixed[structure])
         return self._fixed[structure]
 
@@ -163,7 +163,7 @@ class NumpyJitted:
                 i, d = at[p]
                 symbols.setdefault(f"a{i}", {})[d] = n
         names = tuple(f"a{i}" for i in range(len(leaves)))
-        return self._jitted(structure, replace(self._options, numpy=False, symbols=symbols, parameters=names))
+        return self._jitted(structure, replace(self.options, numpy=False, symbols=symbols, parameters=names))
 
     def _jitted(self, structure: Structure, options: JitOptions) -> Jitted:
         """The function of the leaves of its arguments."""

@@ -67,9 +67,10 @@ def test_random_schedules_have_the_same_bits(name: str) -> None:
     assert count > 12
 
 
-@pytest.mark.parametrize("opts", ["Un32", "Rk3", "Tk128 Mk<m", "Uk4", "SPLITk4"])
+@pytest.mark.parametrize("opts", ["Un32", "Rk3", "Tk128 Mk<m", "Uk4", "SPLITk4", "Tgroup1"])
 def test_schedules_that_add_in_another_order_are_refused(opts: str) -> None:
-    kernel = fixed(KERNELS["sum_rows" if opts == "Un32" else "matmul"]())
+    few = named_kernels.make("matmul_w4", {"m": 3, "n": 8, "k": 64, "group": 16}, "float32")  # a fold that one tile holds
+    kernel = fixed(few if opts == "Tgroup1" else KERNELS["sum_rows" if opts == "Un32" else "matmul"]())
     given = parse([["SPLIT", "k", 4]]) if opts.startswith("SPLIT") else parse(opts)
     with pytest.raises(OptError, match=r"fixed (numerics|order)"):
         apply(normalise(kernel), given, named("v4"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tilewright import cache, targets
 from tilewright.cache import Cache, Row
+from tilewright.cache.keys import FIXED
 from tilewright.cache.version import tool_version
 from tilewright.devices.cpu.device import CpuDevice
 from tilewright.ir.errors import DeviceError, UsageError
@@ -50,6 +51,17 @@ def row(e: Entry, **fields: Any) -> Row:
 
 
 ZNVER5 = 'device = "cpu"\ntarget = "znver5"\nthreads = 16'
+
+
+def test_fixed_numerics_are_an_entry_of_their_own(tmp_path: Path, store: Cache) -> None:
+    text = f"[targets.there]\n{ZNVER5}\n" + 2 * '[[kernel]]\nname = "matmul"\nshapes = ["m=8,n=8,k=8"]\n' + 'numerics = "fixed"\n'
+    (tmp_path / "k.toml").write_text(text)
+    free, fixed = load(tmp_path / "k.toml").entries
+    assert fixed.made is not None and fixed.made.fixed and "fixed numerics" in fixed.title
+    store.record(row(free))
+    assert [check(e, store).state for e in (free, fixed)] == ["present", "missing"]
+    store.record(row(fixed, policy=FIXED))
+    assert check(fixed, store).state == "present" and wanted(fixed).kernel != wanted(free).kernel
 
 
 def test_present_stale_missing(tmp_path: Path, store: Cache) -> None:

@@ -46,7 +46,7 @@ class Script:
         return result
 
     def cached(
-        self, kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Cache, asked: Any, objective: str
+        self, kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Cache, asked: Any, objective: str, allow: Any
     ) -> Result | None:
         """Stands in for `search.api.cached`."""
         return (

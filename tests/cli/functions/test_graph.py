@@ -105,6 +105,12 @@ def refused(path: str, shape: str | None = None) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
+def test_kernels_have_the_numerics_of_the_captured_function(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("import tilewright as tw\n@tw.jit(numerics='fixed')\ndef f(x):\n    return x.sum(-1)\n")
+    kind, _, (kernel,) = answer(f"{tmp_path}/f.py:f", "x=9x700", None)
+    assert kind == "graph" and Kernel(*kernel).fixed and Kernel(*kernel).values["r0"].expr.order is not None
+
+
 def test_shapes_are_read() -> None:
     f16 = dtype("float16")
     assert parse_specs("x=64x128,float16, n=4,s=") == {"x": ArgumentSpec((64, 128), f16), "n": ArgumentSpec((4,)), "s": ArgumentSpec(())}
