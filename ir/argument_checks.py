@@ -88,6 +88,7 @@ WANTED: dict[str, ArgumentKind] = {
     "study": ArgumentKind(_text, "a URL such as sqlite:///study.db, or the path of a journal file"),
     "allow": ArgumentKind(_texts, 'a list of effects, such as ["downconvert"]'),
     "objective": ArgumentKind(_texts, 'a name such as "time", or two'),
+    "policy": ArgumentKind(_text, 'text such as "memory" or "cache,busy"'),
     "opts": ArgumentKind(_any(lambda v: isinstance(v, str), lambda v: isinstance(v, Sequence) and not isinstance(v, bytes)), "a schedule"),
     "scratch_limit": ArgumentKind(whole(0), "a number of bytes"),
     "progress": ArgumentKind(_has("phase"), "an object with the methods of `search.Progress`"),

@@ -11,6 +11,7 @@ from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
 from .checking.compare import FirstOutputs
 from .inputs import generate, generate_special, shape
+from .measurement_policy import AS_PROGRAMS, MeasurementPolicy
 from .processes.process import Slots
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class RunnerSetup:
     `hashed`: say which bits every candidate's outputs hold. `reference`: the kernel whose error bound results are held to, where it
     is not `kernel` itself (see `ir.lower_precision`). `prepare`: what makes the Bench of some inputs, importable by name; None:
     `prepare`. With another one `kernel` may be anything that it understands. `energy`: 'energy' or 'dynamic-energy' (what
-    the machine takes at rest is subtracted) where that is measured too."""
+    the machine takes at rest is subtracted) where that is measured too. `policy`: where operands lie."""
 
     kernel: Kernel
     device: Any
@@ -61,6 +62,7 @@ class RunnerSetup:
     reference: Kernel | None = None
     prepare: Callable[[RunnerSetup, Device, Data, bool], Bench] | None = None
     energy: str = ""
+    policy: MeasurementPolicy = AS_PROGRAMS
 
     @property
     def judged(self) -> Kernel:
@@ -90,6 +92,8 @@ class Bench:
     """Processor seconds that it took to make, where that is known: for inputs and references, and for copies of operands."""
     energy: str = ""
     """What is measured beside the time, as in `RunnerSetup`."""
+    turns: bool = True
+    """Whether rounds of a duel on several sets of operands take turns with rounds on one."""
     kept: dict[int, FirstOutputs | DeviceFirstOutputs] = field(default_factory=dict)
 
     _meter: EnergyMeter | DeviceError | None = None
@@ -210,7 +214,6 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
     from .checking.compare import Checker
     from .checking.compiled_references import plan
     from .operands import Operands
-    from .roofline import rotations
 
     began, once = time.process_time(), [0.0]
     kernel, vars, judged = setup.kernel, setup.vars, setup.judged
@@ -227,14 +230,14 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
         return Checker(_expects(judged, data, values, vars, once.append), _checking(device), late=data.kind != "random")
 
     shapes = [shape(b, kernel, vars) for b in kernel.buffers]
-    copies = rotations(kernel, vars, device.target) if timed else 1
+    copies = setup.policy.sets(kernel, vars, device.target) if timed else 1
     copying = time.process_time()
     operands = Operands([b.name for b in kernel.buffers], [b.dtype for b in kernel.buffers], shapes, values, copies)
     copied = time.process_time() - copying
     order = [vars[s.arg.name] for s in kernel.symbols]
     checker = on_host() if reference is None else Checker({}, None)
     bench = Bench(device, setup.threads, operands, checker, order, Slots(None), data.kind)
-    bench.reference, bench.otherwise = reference, on_host
+    bench.reference, bench.otherwise, bench.turns = reference, on_host, setup.policy.operands == "program"
     bench.cost_s = (time.process_time() - began - copied - sum(once), copied)
     return bench
 

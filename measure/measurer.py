@@ -16,6 +16,7 @@ from ..targets import usable_cores
 from ..targets.free_memory import free_memory
 from .bench import Data, RunnerSetup
 from .inputs import require_operands
+from .measurement_policy import AS_PROGRAMS, MeasurementPolicy
 from .outcome import Duel, DuelError, Measurement, Outcome
 from .processes import builder, runner
 from .processes.buildpool import BuildPool, Builds
@@ -66,6 +67,7 @@ class Measurer:
         reference: Kernel | None = None,
         prepare: Callable[[RunnerSetup, Device, Data, bool], Bench] | None = None,
         energy: str = "",
+        policy: MeasurementPolicy | None = None,
     ) -> None:
         """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols.
         `deadline_s`: seconds one call (or one timing) may take. `builders`: processes (default: usable cores; one
@@ -74,7 +76,7 @@ class Measurer:
         `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. `reference`: the kernel to whose error
         bound results are held, where that is another one (`ir.lower_precision`). `prepare`: makes inputs and references,
         where `kernel` is something that only it and `compile` understand (a user's source). `energy`: 'energy' or 'dynamic-energy'
-        fills `Measurement.energy`. Raises DeviceError where the device cannot run here, NoRoom for operands that memory cannot hold."""
+        fills `Measurement.energy`. `policy`: where operands lie (the caller keeps other cores busy). Raises DeviceError where the device cannot run here, NoRoom for operands that memory cannot hold."""
         self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
         self.device = devices.get(device)
         self.device.check()
@@ -92,7 +94,19 @@ class Measurer:
         # beside a GPU that is timed, or a driver that compiles in the runner, builders have all cores but the runner's
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - (gpu or self.device.first_launch_s > 0))
-        self._runner_setup = RunnerSetup(kernel, spec, self.threads, self.vars, deadline_s, limit, hash_outputs, reference, prepare, energy)
+        self._runner_setup = RunnerSetup(
+            kernel,
+            spec,
+            self.threads,
+            self.vars,
+            deadline_s,
+            limit,
+            hash_outputs,
+            reference,
+            prepare,
+            energy,
+            policy or AS_PROGRAMS,
+        )
         self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
         self._pause = needs_pause(self.threads, count, cores)
         self._core_free = cores > (1 if gpu else self.threads) + (0 if self._pause else count)

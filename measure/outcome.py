@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
-from .timing import compare, median, noise
+from .timing import by_place, compare, median, noise, torn
 
 if TYPE_CHECKING:
     from ..opts.opt import Opt
@@ -119,7 +119,7 @@ class Duel:
     is faster. `significant`: the rounds agree on a difference larger than their own scatter. `t_a`, `t_b`: median
     seconds per call; of a duel about energy all of these are about joules. `noise`: half of the ratio's 95 % confidence interval, as a share of it (0.02: give or take 2
     %). `compared`: runs of either whose outputs were compared. `torn`: who is ahead with operands from memory is behind with operands
-    in the caches, or the other way round; such a duel has no winner."""
+    in the caches, or the other way round; such a duel has no winner. `places`: the ratios of the rounds of either kind, where there were both."""
 
     ratio: float
     significant: bool
@@ -129,10 +129,18 @@ class Duel:
     noise: float = 0.0
     compared: int = 0
     torn: bool = False
+    places: tuple[float, float] | None = None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the ratio's 95 % confidence interval."""
+        return self.ratio / (1 + self.noise), self.ratio * (1 + self.noise)
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[float, float]], compared: int, torn: bool) -> Duel:
-        """From (seconds of a, seconds of b), or joules, of each round."""
+    def of(cls, pairs: Sequence[tuple[float, float]], compared: int, two_places: bool) -> Duel:
+        """From (seconds of a, seconds of b), or joules, of each round. `two_places`: every second round had its operands in the caches."""
+        lost = two_places and torn(pairs)
+        each = by_place(pairs) if two_places and len(pairs) > 1 else None
         ratio, significant = compare(pairs)
         t_a, t_b = median([x for x, _ in pairs]), median([y for _, y in pairs])
-        return cls(ratio, significant and not torn, t_a, t_b, len(pairs), noise(pairs), compared, torn)
+        return cls(ratio, significant and not lost, t_a, t_b, len(pairs), noise(pairs), compared, lost, each)

@@ -144,13 +144,13 @@ def _compute(kernel: Kernel, c: Cost, here: tuple[Limits, int], vars: Mapping[st
     return max(seconds.values())
 
 
-def rotations(kernel: Kernel, vars: Mapping[str, int], target: Target) -> int:
+def rotations(kernel: Kernel, vars: Mapping[str, int], target: Target, computing: bool = False) -> int:
     """How many sets of operands timing rotates through, so that a memory-bound kernel finds nothing in the last-level cache: enough
-    for 2 × L3, at most 256. 1 for kernels that compute."""
+    for 2 × L3, at most 256. 1 for kernels that compute, unless these are asked for too (`computing`)."""
     from ..ir.cost import cost
 
     c = cost(kernel, dict(vars))
-    if c.flops + c.poly_flops > _FLOPS_PER_BYTE * c.bytes:
+    if not computing and c.flops + c.poly_flops > _FLOPS_PER_BYTE * c.bytes:
         return 1
     return max(1, min(MOST_SETS, math.ceil(2 * target.l3 / max(c.bytes, 1))))
 

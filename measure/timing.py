@@ -117,8 +117,9 @@ def time_adaptively(
 
 
 def paired_bursts(
-    a: Timed, b: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], threads: int, rounds: int, sleep: Callable[[float], None]
-) -> list[tuple[float, float]]:
+    a: Timed, b: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], threads: int, rounds: int, sleep: Callable[[float], None],
+    turns: bool = True,
+) -> list[tuple[float, float]]:  # fmt: skip
     """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread they
     take turns every few milliseconds (`_turns`). Above one thread, strict alternation is unfair (an idle rival's
     spinning workers halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for
@@ -126,15 +127,15 @@ def paired_bursts(
     over 0.2 s two. After 20 s, three rounds are enough, and so are five that agree on a plain difference.
 
     Where there are several sets of operands, which together are more than the caches hold, every second round has only the first
-    of them, as a program has that calls a kernel on what it has just made: who wins must not do so by what one of both hides. The order
-    swaps every other round."""
+    of them, as a program has that calls a kernel on what it has just made: who wins must not do so by what one of both hides. (Unless `turns` says
+    that all rounds have all sets.) The order swaps every other round."""
     pairs: list[tuple[float, float]] = []
     begin = time.monotonic()
     for r in range(rounds):
         if r >= 3 and (time.monotonic() - begin > _DUEL_S or plain(pairs)):
             break
-        near = r % 2 == 1 and len(sets) > 1
-        order = ((0, 1), (1, 0))[(r // 2 if len(sets) > 1 else r) % 2]
+        near = r % 2 == 1 and len(sets) > 1 and turns
+        order = ((0, 1), (1, 0))[(r // 2 if len(sets) > 1 and turns else r) % 2]
         mine = sets[:1] if near else sets
         got = _turns((a, b), order, mine, vars) if threads == 1 else _bursts((a, b), order, mine, vars, sleep)
         pairs.append((got[0], got[1]))
@@ -213,6 +214,12 @@ def torn(pairs: Sequence[tuple[float, float]]) -> bool:
     kinds = sorted((logs[::2], logs[1::2]), key=lambda kind: abs(median(kind)))
     behind, ahead = (median(kind) for kind in kinds)
     return ahead * behind < 0 and abs(behind) > _TORN and all(x * behind > 0 for x in kinds[0])
+
+
+def by_place(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The ratio of the rounds with operands from memory, and that of those with operands in the caches."""
+    far, near = _by_kind([math.log(a / b) for a, b in pairs])
+    return math.exp(far), math.exp(near)
 
 
 def _by_kind(logs: Sequence[float]) -> tuple[float, float]:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, get_args
 
 from ..cache.keys import Numerics, with_numerics
 from ..cache.objectives import TIME
+from ..cache.rows import POLICY
 from ..ir import argument_checks
+from ..ir.errors import UsageError
 from ..log import logger
+from ..measure.measurement_policy import MeasurementPolicy
 from . import objective as objectives
 from . import strategy as strategies
 from .budget import Budget, Meter
@@ -87,6 +90,7 @@ def tune(
     numerics: Numerics = "free",
     objective: str | Sequence[str] = TIME,
     measuring: Measuring | None = None,
+    policy: str | None = None,
     since: float | None = None,
 ) -> Result:
     """Search for the fastest schedule of `kernel` and record every measurement in `cache`.
@@ -104,6 +108,8 @@ def tune(
     schedules that give the same bits as all others (docs/numerics.md), for cache entries of their own. `measuring`: what makes the
     measurer, where that is not one of `device` here (`fleet.batches.fleet_measurer`). `objective`: what is made small, of
     `cache.objectives.OBJECTIVES`, or two such as "time,scratch", whose front is the answer; each has cache entries of its own.
+    `policy`: where operands lie while they are timed, and whether other cores work: "memory", "cache", or "program" (both in turns, the default),
+    each also with ",busy"; an answer that was measured otherwise is searched for again.
 
     `mode`: "use" and "tune" answer from the cache when it has this key and the search behind the answer was as thorough as `budget` and
     `trials` ask, else they search, going on from all that was measured; an answer that was measured elsewhere, or never checked twice,
@@ -111,6 +117,8 @@ def tune(
     "refresh", like `retune=True`, searches again, from the best schedules stored. Raises UsageError, KernelError, DeviceError, CacheError,
     MeasureError; `Result.exit_code` is 4 when nothing valid was found and 6 when there was no time to measure anything. After Ctrl-C the
     best so far is kept and Interrupted, a KeyboardInterrupt with the `result`, is raised; with `interrupt="return"` it is returned."""
+    if policy is not None and measuring is not None:
+        raise UsageError("a policy is for this machine's own processor, not for a fleet: leave it out")
     argument_checks.check_all("tune", locals(), mode=MODES, interrupt=get_args(OnInterrupt), numerics=get_args(Numerics))
     request = TuneRequest.make(
         budget,
@@ -126,6 +134,7 @@ def tune(
         started=time.monotonic() if since is None else since,
         progress=shown(progress),
         measuring=measuring,
+        policy=None if policy is None else MeasurementPolicy.of(policy),
     )
     objectives.check(objective, request.strategy or strategies.DEFAULT, study, request.budget)
     return carried_out(
@@ -193,7 +202,8 @@ def tuned(task: Task, cache: Cache, request: TuneRequest) -> Result:
     if not required:
         cache.will_write = True
     found = task.look(cache, required)
-    only_checked = found is not None and not request.again and (request.mode == "record" or found.covers(request.wanted))
+    otherwise = found is not None and request.policy is not None and found.row.facts.get(POLICY, "program") != str(request.policy)
+    only_checked = found is not None and not request.again and not otherwise and (request.mode == "record" or found.covers(request.wanted))
     if found is not None and (required or (only_checked and found.checked)):
         log.info("%s: cached, and will do", task.name)
         result = found.result(task.job(strategy, request), request.seconds)
@@ -238,7 +248,16 @@ def tuned(task: Task, cache: Cache, request: TuneRequest) -> Result:
 
 
 def _own(task: Task, request: TuneRequest, hashed: bool) -> AbstractContextManager[CandidateMeasurer]:
-    return task.measurer(request, hashed)
+    if request.policy is None:
+        return task.measurer(request, hashed)
+    return _under(request.policy, task, request, hashed)
+
+
+@contextmanager
+def _under(policy: MeasurementPolicy, task: Task, request: TuneRequest, hashed: bool) -> Iterator[CandidateMeasurer]:
+    """The task's own measurer, beside cores that work where the policy says so."""
+    with policy.others(task.threads), task.measurer(request, hashed) as measurer:
+        yield measurer
 
 
 def _study(task: Task, job: Job, space: Space, request: TuneRequest) -> StudyKeeper:

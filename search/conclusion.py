@@ -117,7 +117,9 @@ def _final(won: Finalist, so_far: RunState, decision: Decision, effort: SearchEf
     is_start = _start(so_far, decision)[0] == won.measurement.opts
     gain = 1.0 if is_start else None if decision.ratio is None else 1 / decision.ratio
     checks = {"confirmed": decision.confirmed, "checks": list(decision.checks or won.measurement.checks)}
-    return {"gain": gain, "paired": decision.paired, **checks, "effort": effort.json}
+    near = {"ties": [t.json for t in decision.ties]} if decision.ties else {}
+    near |= {"places": [round(x, 4) for x in decision.places]} if decision.places else {}
+    return {"gain": gain, "paired": decision.paired, **checks, "effort": effort.json, **near}
 
 
 def conclude(
@@ -163,6 +165,8 @@ def conclude(
         confirmed=decision.confirmed,
         significant=decision.significant and m.opts != start_opts,
         gain=final["gain"],
+        ties=tuple(final.get("ties", ())),
+        places=tuple(final.get("places", ())),
         source_sha=m.sha,
         **told,
         **common,
@@ -383,6 +387,7 @@ class Deciding:
                 untuned=untuned if rival is not None and untuned in level else None,
                 checks=self.checks,
                 quick=so_far.quick_start(),
+                length=so_far.length,
             )
             failed += decision.failed
             rest = [f for f in finalists if f not in level]

@@ -2,7 +2,8 @@
 
 Times of different moments are not comparable to a few percent on a machine that does other things, so the ranking of the search only says
 who may enter. The best are timed once more side by side, and ratios of paired runs decide. An answer that is not significantly faster than
-the start schedule is the start schedule. Of several start schedules it is the one that is used without tuning, unless the fastest of them beats it in a duel. Of two
+the start schedule is the start schedule. Of several start schedules it is the one that is used without tuning, unless the fastest of them beats it in a duel. Candidates that
+duels cannot tell apart are a tie, which a rule decides that is the same on every machine: the fewest instructions, then the text. Of two
 objectives a front is drawn. The winner is checked a second time, on other inputs."""
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
+from ..opts.opt import short
 
 if TYPE_CHECKING:
     from ..measure import Duel, Measurement
@@ -63,6 +65,8 @@ ROUND_S = 0.03
 """Seconds that a round of a duel takes beside its calls: two rests, and what is checked after a burst."""
 ROUNDS, AGAIN = 9, 27
 """The most rounds of a duel, and of a second one with the start schedule where the first leaves doubt and there is time."""
+TIE = 1.02
+"""A finalist that was not told from the fastest, and looks slower than it by less than this, may take its place where it is simpler."""
 MARGIN = 1.05
 """How many times better a finalist must look in a duel that was not significant for a longer one, and by energy where there is no time for any."""
 
@@ -104,11 +108,27 @@ class FrontMember:
 
 
 @dataclass(frozen=True, slots=True)
+class NearTie:
+    """A schedule that was not told from the winner: its time over the winner's, and the ends of the 95 % confidence interval."""
+
+    opts: Any
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"opts": [o.json for o in self.opts], "ratio": round(self.ratio, 4), "low": round(self.low, 4), "high": round(self.high, 4)}
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """`winner` None: nothing survived. `ratio`: winner's time over the start schedule's, from a duel where `paired`.
     `confirmed`: the winner passed the second check; `checks`: all that it passed, as in Measurement. `start`: what had
     to be beaten, where it stands. `failed`: finalists that did not survive a duel or the second check, with its
-    result. `front`: of two objectives the front's members, the winner first."""
+    result. `front`: of two objectives the front's members, the winner first. `ties`: what was not told
+    from the winner. `places`: the winner's time over the start schedule's, with operands from memory and in the caches, where both were timed."""
 
     winner: Finalist | None
     significant: bool = False
@@ -120,6 +140,8 @@ class Decision:
     checks: tuple[str, ...] = ()
     start: Finalist | None = None
     front: tuple[FrontMember, ...] = ()
+    ties: tuple[NearTie, ...] = ()
+    places: tuple[float, float] | None = None
 
 
 def decide(
@@ -132,18 +154,20 @@ def decide(
     untuned: Finalist | None = None,
     checks: SecondChecks | None = None,
     quick: Finalist | None = None,
+    length: Callable[[Any], float] = lambda opts: 0.0,
 ) -> Decision:
     """Choose between `finalists` (fastest first, the start schedule not among them) and `start`, the fastest one. `left()`: how
     many seconds remain; `check_s`: how many the second check takes, which is made even when that is `grace_s` too
     long. `untuned`: the start schedule that is used without tuning, which `start` must beat to count. `checks`: what makes
     second checks, and knows which were made. `quick`: the start schedule that captured functions use without tuning, which nothing
-    that is slower takes the place of."""
+    that is slower takes the place of. `length`: about how many instructions a schedule has, by which ties are decided."""
     checks = SecondChecks(measurer.confirm) if checks is None else checks
     final = _Final(measurer, finalists, start, left, check_s, grace_s, checks)
-    final.quick = quick
+    final.quick, final.length = quick, length
     if untuned is not None and start is not None and untuned is not start:
         final.choose_start(untuned)
-    return dataclasses.replace(final.decide(), start=final.start)
+    found = final.decide()
+    return dataclasses.replace(found, start=final.start, ties=final.ties_of(found.winner), places=final.places_of(found.winner))
 
 
 class _Final:
@@ -163,9 +187,12 @@ class _Final:
         self.standing, self.start = list(finalists), start
         self.challenged = bool(finalists)
         self.quick: Finalist | None = None
+        self.length: Callable[[Any], float] = lambda opts: 0.0
         self.failed: list[Measurement] = []
         self.torn: list[Finalist] = []
         """Those that were ahead of the start schedule in one place only: they stand again where the start schedule falls."""
+        self.level: dict[int, tuple[Finalist, float, float]] = {}
+        """By `id`, who was not told from the fastest: with the logarithms of its time over the fastest's, and of half the interval."""
 
     def choose_start(self, untuned: Finalist) -> None:
         """The start schedule to beat is `untuned`, unless the fastest start schedule beats that by more than the noise; the other one may
@@ -192,8 +219,11 @@ class _Final:
             significant, ratio, paired, message = self._against_start(champion)
             if champion not in self.standing:
                 continue
-            if not significant:
+            if not significant and champion is self._fastest():
                 break
+            if not significant:  # (one that is faster, by less than can be told, may be told from the start schedule)
+                self.standing = [f for f in self.standing if f is not champion]
+                continue
             checked = self._second(champion)
             if checked is None or checked.outcome == "ok":
                 return self._won(champion, checked, True, ratio, paired, message)
@@ -255,8 +285,47 @@ class _Final:
                     champion = rival
                 continue
             if duel.significant and duel.ratio < 1:
-                champion = rival
-        return champion if champion in self.standing else self.standing[0] if self.standing else None
+                champion, self.level = rival, {}
+            elif not duel.significant and not duel.torn:
+                self.level[id(rival)] = rival, math.log(duel.ratio), math.log1p(duel.noise)
+        if champion not in self.standing:
+            self.level = {}
+            return self.standing[0] if self.standing else None
+        self.level[id(champion)] = champion, 0.0, 0.0
+        near = [f for f, ratio, _ in self.level.values() if ratio < math.log(TIE) and f in self.standing]
+        return min(near, key=lambda f: (self.length(f.built.opts), short(f.built.opts)))
+
+    def _fastest(self) -> Finalist | None:
+        """Who is ahead of all that stand and were not told apart."""
+        here = [x for x in self.level.values() if x[0] in self.standing]
+        return min(here, key=lambda x: x[1])[0] if here else next(iter(self.standing), None)
+
+    def ties_of(self, winner: Finalist | None) -> tuple[NearTie, ...]:
+        """What was not told from the winner."""
+        if winner is None:
+            return ()
+        found = []
+        if winner is self.start:
+            duels = (
+                (f, d)
+                for (a, b), d in self.checks.duels.items()
+                for f in (*(f for f, _, _ in self.level.values()), *self.torn)
+                if (f.built.sha, winner.built.sha) == (a, b)
+            )
+            found = [NearTie(f.built.opts, d.ratio, *d.interval) for f, d in duels if not d.significant and f is not winner]
+        elif own := self.level.get(id(winner)):
+            for f, ratio, half in self.level.values():
+                if f is not winner and f in self.standing:
+                    between, doubt = ratio - own[1], math.hypot(half, own[2])
+                    found.append(NearTie(f.built.opts, math.exp(between), math.exp(between - doubt), math.exp(between + doubt)))
+        return tuple(sorted(found, key=lambda t: t.ratio))
+
+    def places_of(self, winner: Finalist | None) -> tuple[float, float] | None:
+        """The winner's time over the start schedule's from memory and in the caches, where it was compared with that."""
+        if winner is None or self.start is None:
+            return None
+        duel = self.checks.duels.get((winner.built.sha, self.start.built.sha))
+        return None if duel is None else duel.places
 
     def _duel(self, a: Finalist, b: Finalist, n: int) -> Duel:
         """`n` rounds between two, about what is compared. Raises MeasureError."""
@@ -318,7 +387,7 @@ def _far_ahead(a: Finalist, b: Finalist) -> bool:
 
 def _undecided(duel: Duel, round_s: float) -> str:
     """What is known where no difference was shown: the ratio, its 95 % interval, and how many pairs would show such a ratio if it is true."""
-    low, high = duel.ratio / (1 + duel.noise), duel.ratio * (1 + duel.noise)
+    low, high = duel.interval
     said = f"best candidate / start = {duel.ratio:.3f} in {duel.rounds} pairs, 95 % of the doubt within {low:.3g} to {high:.3g}"
     if duel.ratio * MARGIN > 1 or not math.isfinite(duel.noise):
         return said

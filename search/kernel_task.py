@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..cache.objectives import TIME
 from ..cache.objectives import objective as named_objective
 from ..cache.ranking import Standing
-from ..cache.rows import OBJECTIVE
+from ..cache.rows import OBJECTIVE, POLICY
 from ..ir.errors import CacheMiss, OptError, UsageError
 from ..lower import lower
 from ..opts import apply
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..ir.dtypes import DTypeLike
     from ..ir.kernel import Kernel
     from ..measure import Measurer
+    from ..measure.measurement_policy import MeasurementPolicy
     from ..measure.roofline import Roofline
     from .space import Space
 
@@ -127,6 +128,7 @@ class KernelTask:
             trials=budget.trials,
             allow=tuple(sorted(self.effects - allowed())),
             objective=self.key.objective,
+            policy=str(request.policy or ""),
         )
 
     def look(self, cache: Cache, required: bool = False) -> CachedAnswer | None:
@@ -172,7 +174,13 @@ class KernelTask:
             deadline_s=request.deadline_s,
             build_deadline_s=request.build_deadline_s,
             energy=SearchObjective(self.key.objective).energy,
+            policy=self._honoured(request.policy),
         )
+
+    def _honoured(self, policy: MeasurementPolicy | None) -> MeasurementPolicy | None:
+        if policy is not None:
+            policy.check(self.kernel, self.vars, self.device.target, self.threads)
+        return policy
 
     def recorder(self, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None) -> CacheRecorder:
         """What writes its measurements into a cache. `facts`: more provenance of each row."""
@@ -191,6 +199,7 @@ class KernelTask:
                 "seed": job.random_seed,
                 **({"vars": self.vars} if self.vars else {}),
                 **({"roofline": roof.facts} if roof else {}),
+                **({POLICY: job.policy} if job.policy else {}),
                 **({OBJECTIVE: self.key.objective} if self.key.objective != TIME else {}),
                 **(facts or {}),
             },

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache import keys
 from ..cache.objectives import FRONTS, TIME
+from ..cache.rows import POLICY
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -21,7 +22,8 @@ FOUND, NOTHING_VALID, NOTHING_MEASURED, INTERRUPTED = 0, 4, 6, 130
 class Job:
     """What is tuned, and how: everything of a result that is known before the search. `flops` and `bytes` are of one
     call (bytes: compulsory traffic); `roofline_s` is the shortest possible time in seconds, None where the machine's
-    limits were never measured. `allow`: effects allowed beyond the default ones. `objective`: what is made small."""
+    limits were never measured. `allow`: effects allowed beyond the default ones. `objective`: what is made small. `policy`: how it is
+    measured, where that was asked for (`measure.measurement_policy`)."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -38,6 +40,7 @@ class Job:
     trials: int | None = None
     allow: tuple[str, ...] = ()
     objective: str = TIME
+    policy: str = ""
 
     def reproduce(self) -> str:
         """The command that runs this search again."""
@@ -58,6 +61,7 @@ class Job:
             str(self.random_seed),
         ]
         words += ["--objective", self.objective] if self.objective != TIME else []
+        words += ["--policy", self.policy] if self.policy else []
         words += ["--start", self.start] if self.start != "auto" else []
         words += ["--budget", self.budget] if self.budget else []
         words += ["--trials", str(self.trials)] if self.trials is not None else []
@@ -79,7 +83,10 @@ class Result:
     (the fields of `measure.outcome.EnergyUse`); `scratch`: bytes beside the arguments; `start_value`: joules or bytes of the start schedule. `gain` is
     about the objective. `front`: of two objectives, each member's t_min, t_med, joules, scratch, opts (JSON list) and whether it
     was checked twice, the fastest first. `minute`: the share that another minute of search is expected to gain, None where that is unknown
-    or nothing is left to try. `history` has one entry for each improvement: seconds, trials, t_min, opts (JSON list)."""
+    or nothing is left to try. `ties`: schedules that paired timing did not tell from the answer, with their time over the answer's and its
+    95 % interval (opts, ratio, low, high). `places`: the answer's time over the start schedule's with operands from memory, and in the caches.
+    `policy`: how it was measured, where that was asked for. `history` has one entry for each improvement: seconds, trials, t_min, opts
+    (JSON list)."""
 
     kernel: str
     shape: Mapping[str, int]
@@ -120,6 +127,9 @@ class Result:
     start_value: float | None = None
     front: tuple[dict[str, Any], ...] = ()
     minute: float | None = None
+    ties: tuple[dict[str, Any], ...] = ()
+    places: tuple[float, ...] = ()
+    policy: str = ""
 
     def __post_init__(self) -> None:
         from ..opts import ShownSchedule
@@ -227,6 +237,7 @@ def _facts(r: Result) -> list[tuple[str, str]]:
         ("schedule", str(r.opts)),
         ("output checked", checked),
         ("from", r.origin),
+        *told_apart({"ties": r.ties, "places": r.places, POLICY: r.policy}),
         ("candidates", ", ".join(f"{n} {outcome}" for outcome, n in r.counts.items() if n)),
         ("search", f"{r.strategy}, {r.seconds:.1f} s" if r.seconds else ""),
         ("", r.message),
@@ -244,6 +255,18 @@ def _members(r: Result) -> list[tuple[str, str]]:
         bytes_ = [f"{m['scratch']} bytes"] if m["scratch"] is not None and "scratch" in r.objective else []
         out.append((", ".join([f"{m['t_min'] * 1e3:.4g} ms", *used, *bytes_]), short(parse(m["opts"]))))
     return out
+
+
+def told_apart(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How sure an answer is, headings and texts: how it was measured, what its gain is by where operands lie, and which schedules paired timing
+    did not tell from it, each with its time over the answer's and the 95 % interval. `facts`: of a row, or those of a result."""
+    from ..opts.opt import parse, short
+
+    each = (f"{short(parse(t['opts'])) or '(none)'} {t['ratio']:.3f} ({t['low']:.3f} to {t['high']:.3f})" for t in facts.get("ties") or ())
+    places = [1 / x for x in facts.get("places") or () if x]
+    gains = f"operands from memory {places[0]:.2f}x the start schedule, in the caches {places[1]:.2f}x" if len(places) == 2 else ""
+    found = [("measured", str(facts.get(POLICY) or "")), ("by operands", gains), ("near ties", ", ".join(each))]
+    return [(name, said) for name, said in found if said]
 
 
 def rates(job: Job, t: float | None) -> dict[str, float | None]:
@@ -269,6 +292,7 @@ def make(job: Job, **known: Any) -> Result:
         strategy=job.strategy,
         reproduce=job.reproduce(),
         objective=job.objective,
+        policy=job.policy,
         gflops=speed["gflops"],
         gbytes_s=speed["gbytes_s"],
         roofline_pct=speed["roofline_pct"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,8 @@ class RunState:
         self.first: Schedule | None = None
         """The start schedule that is used without tuning."""
         self.first_hash = ""
+        self.length: Callable[[Schedule], float] = lambda opts: 0.0
+        """About how many instructions a schedule has."""
         self._kept: dict[Schedule, Finalist] = {}
         self._starts: dict[Schedule, Finalist] = {}
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..cache import Cache, Key, Row
     from ..devices import Device
     from ..ir.normal_form import Canonical
+    from ..measure.measurement_policy import MeasurementPolicy
     from ..measure.roofline import Roofline
     from .cache_recorder import CacheRecorder
     from .candidate_measurer import CandidateMeasurer
@@ -38,7 +39,8 @@ class TuneRequest:
     """How a search is to be made, as `tune` and `tune_source` take it by name. `strategy`: a full name, '' for the task's own choice.
     `wanted`: what the search behind a cached answer must have had, for the answer to do (None: nothing). `again`: the cache's answer does
     not do. `started`: the moment on `time.monotonic` from which the budget counts. `measuring`: what makes the measurer, where that is not
-    the task's own. `command`: the command that repeats the search, where the task's own words do not."""
+    the task's own. `command`: the command that repeats the search, where the task's own words do not. `policy`: where operands lie while they are timed, where
+    that was asked for."""
 
     budget: Budget = field(default_factory=Budget)
     wanted: Budget | None = None
@@ -52,6 +54,7 @@ class TuneRequest:
     progress: Progress = field(default_factory=Silent)
     measuring: Measuring | None = None
     command: str = ""
+    policy: MeasurementPolicy | None = None
 
     @classmethod
     def make(

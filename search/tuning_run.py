@@ -71,6 +71,7 @@ class TuningRun:
         self.known, self.earlier, self.remeasured = known, earlier or SearchEffort(), remeasured
         self.aim = SearchObjective(job.objective)
         self.so_far = RunState(self.aim)
+        self.so_far.length = space.code_size
         self.so_far.quick = next((x.opts for x in self.starts if x.quick), None)
         self.so_far.first = next((x.opts for x in self.starts[:1] if x.origin == "start"), None)
         self._recalled = False

@@ -167,6 +167,8 @@ def answer(job: Job, row: Row, opts: Schedule, seconds: float, standing: Standin
         source_sha=row.source_sha or None,
         energy=dict(energy_of(row)) or None,
         scratch=scratch_of(row),
+        ties=tuple(facts.get("ties") or ()),
+        places=tuple(facts.get("places") or ()),
         start_value=value if isinstance(value := facts.get("start_value"), (int, float)) else None,
         message=", ".join(filter(None, said)) + ")",
         **more,

@@ -77,6 +77,7 @@ def explain(store: Cache, args: Namespace) -> int:
     from ...named_kernels import make, parse_shape
     from ...plan import key_of
     from ...plan.size_trees import explained
+    from ...search.result import told_apart
 
     kernel = make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype)
     device = get(args.device)
@@ -84,6 +85,8 @@ def explain(store: Cache, args: Namespace) -> int:
     report = store.explain(key)
     for line in (*report.lines(), *(() if report.hit else explained(kernel, key, store, device))):
         print(line)
+    for name, said in told_apart(report.row.facts) if report.row is not None else ():
+        print(f"  {name}: {said}")
     return 0
 
 

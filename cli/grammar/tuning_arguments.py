@@ -63,6 +63,12 @@ def run(p: Grammar) -> None:
     p.add_argument("--seeds", action=Renamed, new="--start", dest="start", choices=("auto", "none"), default=SUPPRESS)
     add_allow(p)
     p.add_argument(
+        "--policy",
+        metavar="WHERE",
+        help="where operands lie while calls are timed: memory, cache (the last one), or program (both in turns; the default); with ,busy all "
+        "other cores copy memory meanwhile",
+    )
+    p.add_argument(
         "--strategy",
         metavar="NAME",
         help="portfolio (default), beam, evolve, random, choices, anneal, genetic, uniform, exhaustive, or optuna:SAMPLER (tpe, gp, "

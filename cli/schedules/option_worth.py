@@ -6,11 +6,12 @@ import json
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ...cache.rows import POLICY
 from ...ir.errors import CacheMiss, UsageError
 from ...measure.roofline import share
 from ..terminal.live import LogAbove
@@ -119,6 +120,7 @@ def run(args: Namespace) -> int:
     from ...ir.normal_form import normalise
     from ...search.budget import parse_seconds
     from ...search.option_worth import explain
+    from ...search.result import told_apart
     from ..functions.tracing import kernel_of
 
     kernel = normalise(kernel_of(args))
@@ -129,7 +131,7 @@ def run(args: Namespace) -> int:
     place = device_of(args)
     device, threads = place.device, place.threads
     assert device is not None
-    opts = _schedule(args, kernel, place)
+    opts, facts = _schedule(args, kernel, place)
     quiet = args.format == "json" or not sys.stderr.isatty()
     with ExitStack() as stack:
         show = (lambda text: None) if quiet else stack.enter_context(status_line())
@@ -140,21 +142,32 @@ def run(args: Namespace) -> int:
     code = _machine_code(kernel, found, device)
     model = predicted(kernel, found.opts, device)
     if args.format == "json":
-        print(json.dumps(_plain(found, roof) | {"kernels": [c.to_json() for c in code], "model": to_json(model)}, indent=1))
+        print(
+            json.dumps(
+                _plain(found, roof)
+                | {
+                    "kernels": [c.to_json() for c in code],
+                    "model": to_json(model),
+                    "answer": {k: facts[k] for k in (POLICY, "places", "ties") if k in facts},
+                },
+                indent=1,
+            )
+        )
     else:
         notes: list[str | Text] = [*order_lines(kernel, found.opts), *_code_lines(code), *lines(model)]
+        notes += [f"{name}: {said}" for name, said in told_apart(facts)]
         peak = _peak(kernel, device, lossy)
         _print(found, roof, notes, peak, f"{kernel.name} on {device.name}, {threads} thread{'s' * (threads != 1)}")
     return INTERRUPTED if found.interrupted else 0
 
 
-def _schedule(args: Namespace, kernel: Kernel, place: ForTarget) -> tuple[Opt, ...]:
-    """The schedule that --opts names, or the cache's own. Raises CacheMiss."""
+def _schedule(args: Namespace, kernel: Kernel, place: ForTarget) -> tuple[tuple[Opt, ...], Mapping[str, Any]]:
+    """The schedule that --opts names, or the cache's own with the facts of its row. Raises CacheMiss."""
     if args.opts is not None and args.opts.strip().lower() != "best":
-        return chosen(args.opts, kernel, place, args).opts
+        return chosen(args.opts, kernel, place, args).opts, {}
     plan = cached(kernel, place, args)
     if plan.origin in ("exact", "stale"):
-        return plan.opts
+        return plan.opts, plan.row.facts if plan.row is not None else {}
     given = {n: getattr(args, n) for n in ("kernel", "shape", "dtype", "device", "threads", "cache")}
     given["numerics"] = "fixed" if kernel.fixed else None
     words = " ".join(f"--{n} {shlex.quote(str(v))}" for n, v in given.items() if v)

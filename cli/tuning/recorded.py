@@ -49,7 +49,9 @@ def run(args: Namespace) -> int:
     from ...search.manifest.manifest_file import Entry, Manifest, Place
 
     given = [
-        "--" + n.replace("_", "-") for n in (*NOT_WITH, "manifest", "target", "against", "objective", "fleet") if getattr(args, n, None)
+        "--" + n.replace("_", "-")
+        for n in (*NOT_WITH, "manifest", "target", "against", "objective", "policy", "fleet")
+        if getattr(args, n, None)
     ]
     if given:
         raise UsageError(f"{', '.join(given)} cannot be used with --recorded, which tunes what ran as it ran")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...cache.keys import for_text
 from ...cache.objectives import ENERGIES, FRONTS, TIME, objective
+from ...cache.rows import POLICY
 from ...ir.errors import UsageError
 from ..terminal.live import display, outcomes, rates
 from ..terminal.output import with_code, write
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
 
 
 def only_time(args: Namespace) -> None:
-    """Raise UsageError where --objective asks for something else."""
+    """Raise UsageError where --objective asks for something else, or --policy for another way to measure."""
     if objective(args.objective) != TIME:
         said = "--objective is for one kernel of one shape on this machine"
         raise UsageError(f"{said}; several shapes, functions of tensors, and fleets are tuned for the time")
+    if args.policy:
+        raise UsageError("--policy is for one kernel of one shape on this machine")
 
 
 def opts_words(result: Result) -> list[str]:
@@ -123,8 +126,8 @@ def _other(args: Namespace) -> int | None:
         if args.objective:
             raise UsageError('the entries of a --manifest say their objective themselves: objective = "energy"')
         not_allowed(args, 'cannot be used with --manifest, whose entries say their numerics themselves: numerics = "fixed"')
-        if args.against:
-            raise UsageError("--against is for one --kernel")
+        if args.against or args.policy:
+            raise UsageError(f"--{'against' if args.against else 'policy'} is for one --kernel")
         from .tune_manifest import run as run_manifest
 
         return run_manifest(args)
@@ -202,6 +205,7 @@ def _run(args: Namespace) -> int:
             study=args.study,
             allow=args.allow or (),
             objective=args.objective,
+            policy=args.policy,
             progress=progress,
             interrupt="return",
             since=began,
@@ -254,6 +258,8 @@ def summary(
     from rich.table import Table
     from rich.text import Text
 
+    from ...search.result import told_apart
+
     words = words or _kernel_words(args, result)
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     dtype = result.dtype if words.start == "start" else ""
@@ -272,7 +278,8 @@ def summary(
         if result.start_s:
             compared = f"; {against_start(result)}" if about_time(result) else ""
             grid.add_row(words.start, duration(result.start_s) + compared)
-        for heading, text in (*objective_rows(result), *beside.items()):
+        sure = told_apart({"ties": result.ties, "places": result.places, POLICY: result.policy})
+        for heading, text in (*objective_rows(result), *beside.items(), *sure):
             grid.add_row(heading, Text(text))
         grid.add_row(words.opts, opts_text(result.opts))
     if result.counts:

@@ -18,7 +18,7 @@ from ..checking.repeated_runs import Watch, WrongResultError, repeat
 from ..energy.meter import paired_windows
 from ..operands import PATTERNS, Shifted
 from ..outcome import Duel, DuelError, EnergyUse, Measurement, Outcome
-from ..timing import median, paired_bursts, time_adaptively, torn
+from ..timing import median, paired_bursts, time_adaptively
 from .process import Slots
 
 if TYPE_CHECKING:
@@ -222,9 +222,11 @@ def _duel(bench: Bench, channel: Channel, a: Candidate, b: Candidate, rounds: in
             if energy:
                 pairs = _energies(bench, watches, rounds)
             else:
-                pairs = paired_bursts(watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep)
-        two_places = not energy and len(bench.operands.timed) > 1
-        return Duel.of(pairs, min(w.compared for w in watches), two_places and torn(pairs)), False
+                pairs = paired_bursts(
+                    watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep, bench.turns
+                )
+        two_places = not energy and bench.turns and len(bench.operands.timed) > 1
+        return Duel.of(pairs, min(w.compared for w in watches), two_places), False
     except WrongResultError as e:
         return _lost(e.slot, f"is wrong: {e.detail}"), False
     except MeasureError as e:

@@ -1,10 +1,15 @@
 """Adaptive repeats and paired comparison."""
 
 import random
+from dataclasses import replace
 
 import pytest
+from tilewright import named_kernels, targets
 from tilewright.devices.cpu.pool import SPIN_S
+from tilewright.ir.errors import UsageError
 from tilewright.measure import timing as stats
+from tilewright.measure.measurement_policy import MeasurementPolicy
+from tilewright.measure.outcome import Duel
 
 
 class Clock:
@@ -232,3 +237,26 @@ def test_what_is_known_to_be_short_is_not_called_to_find_that_out():
     known, unknown = Clock(1e-3), Clock(1e-3)
     assert stats.time_adaptively(known, [[0]], (), 1e-4, ran_s=2e-3) == (stats.time_adaptively(unknown, [[0]], (), 1e-4)[0], True)
     assert known.calls == unknown.calls - 1
+
+
+def test_a_policy_is_read_strictly_and_refused_where_it_cannot_be_honoured(monkeypatch):
+    small, large = (named_kernels.make("sum_rows", {"m": m, "n": 1024}, "float32") for m in (1, 1 << 20))
+    target = replace(targets.named("v3"), l3=1 << 25)
+    assert str(MeasurementPolicy.of("memory,busy")) == "memory,busy" and MeasurementPolicy.of("busy").operands == "program"
+    monkeypatch.setattr("tilewright.measure.measurement_policy.usable_cores", lambda: 2)
+    MeasurementPolicy.of("cache,busy").check(small, {}, target, 1)
+    for text, kernel, threads, said in (
+        ("busy", small, 2, "a core beside the 2"),
+        ("cache", large, 1, "the last cache holds"),
+        ("memory", small, 1, "larger operands"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            MeasurementPolicy.of(text).check(kernel, {}, target, threads)
+    with pytest.raises(UsageError, match="cannot read the policy 'hot'"):
+        MeasurementPolicy.of("hot")
+    assert MeasurementPolicy.of("cache").sets(small, {}, target) == 1 < MeasurementPolicy.of("memory").sets(small, {}, target)
+
+
+def test_a_duel_says_what_it_found_in_either_place():
+    pairs = [(1.2, 1.0), (0.9, 1.0), (1.2, 1.0), (0.9, 1.0)]
+    assert Duel.of(pairs, 0, True).places == pytest.approx((1.2, 0.9)) and Duel.of(pairs, 0, False).places is None

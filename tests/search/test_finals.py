@@ -69,6 +69,23 @@ def test_rivals_are_settled_by_duels() -> None:
     assert d.winner is not None and d.winner.measurement.opts == B
 
 
+def test_a_tie_is_decided_alike_whoever_measured_faster() -> None:
+    """The fewest instructions win, then the text; the others are named with their intervals."""
+    m = judge({START: 1e-3, A: 0.700e-3, B: 0.705e-3, C: 0.9e-3}, significance=0.01)
+    for first, second in ((A, B), (B, A)):
+        finalists = [finalist(first, 0.70e-3), finalist(second, 0.71e-3), finalist(C, 0.72e-3)]
+        d = decide(m, finalists, finalist(START, 1e-3), plenty, length=lambda o: 9.0 if o == A else 5.0)
+        assert d.winner is not None and d.winner.measurement.opts == B
+        assert [(t.opts, round(t.ratio, 3)) for t in d.ties] == [(A, 0.993)] and d.ties[0].low <= d.ties[0].ratio <= d.ties[0].high
+        assert decide(m, finalists, finalist(START, 1e-3), plenty).winner.measurement.opts == A  # type: ignore[union-attr]
+
+
+def test_a_simpler_schedule_that_is_not_told_from_the_start_schedule_does_not_hide_a_faster_one() -> None:
+    m = judge({START: 0.712e-3, A: 0.700e-3, B: 0.706e-3}, significance=0.01)
+    d = decide(m, [finalist(A, 0.70e-3), finalist(B, 0.71e-3)], finalist(START, 0.712e-3), plenty, length=lambda o: 9.0 if o == A else 5.0)
+    assert d.winner is not None and d.winner.measurement.opts == A
+
+
 def test_the_next_best_when_the_winner_fails_the_second_check() -> None:
     m = judge({START: 1e-3, A: 0.7e-3, B: 0.8e-3}, second_check=lambda o: Outcome.wrong if o == A else Outcome.ok)
     d = decide(m, [finalist(A, 0.7e-3), finalist(B, 0.8e-3)], finalist(START, 1e-3), plenty)
