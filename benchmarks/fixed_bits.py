@@ -1,15 +1,16 @@
 """Fixed numerics: the same bits under random schedules, at every level of this processor, with one and two threads, for batches of 1 to 7.
 
-    python benchmarks/fixed_bits.py [--schedules 200] [--qemu 20] [--others 12] [--seconds S] [--case NAME] [--dtype NAME]
+    python benchmarks/fixed_bits.py [--schedules 200] [--qemu 20] [--others 6] [--seconds S] [--keep FILE] [--case NAME] [--dtype NAME]
 
 One line for a case, an element type and a level. A case is a kernel whose number of rows is a symbol: each schedule runs with 1 to 7 rows, and
-with one and two threads. A quarter as many more are those of kernels that have 1 to 7 rows for good, whose axes of one element are dropped.
-Every output is compared with that of the kernel without options, with 7 rows and at this processor's own level, of which fewer rows are the
+with one and two threads. One in a hundred more, for each number of rows, are those of kernels that have
+1 to 7 rows for good, whose axes of one element are dropped. Every output is compared with that of the kernel without options, with 7 rows and at this processor's own level, of which fewer rows are the
 beginning; and that one with the float64 reference. Schedules are drawn as the search draws them: from start schedules, by random legal moves.
 AArch64 is emulated by qemu, one thread, with `--qemu` schedules. `--others`: schedules of the cases and element types that are not the first ones.
 
 `verdict` is "equal" only where all schedules asked for ran, or all that there are, and no bit differed, and "refused" where the level has no
-fused multiply-adds and the kernel needs them. After `--seconds` no other case is begun: the last line, which counts, names those that are left.
+fused multiply-adds and the kernel needs them. After `--seconds` no other row is begun: the last line, which counts, names those that are left;
+`--keep` goes on from there.
 The exit status is 1 where a verdict is neither, so nothing is recorded."""
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -45,6 +47,7 @@ LEVELS = ("v4", "v3", "v2")
 MOST = 7
 BATCHES = tuple(range(1, MOST + 1))
 QEMU_BATCHES = (1, 4, 7)
+KEY = ("case", "dtype", "level", "asked")
 CLOSE = {"float64": 1e-9, "float32": 2e-4}
 """How near to the float64 reference an output is, relative to the largest of it; of 16-bit types 0.03."""
 
@@ -246,7 +249,7 @@ class Checker:
             os.environ["TILEWRIGHT_TARGET"] = level
         target, run = (named("neon"), by_qemu) if neon else (get("cpu").target, here)
         said: dict[str, Any] = {"case": self.case.name, "dtype": self.dtype, "level": level}
-        share = -(-count // 28)
+        share = 1 + count // 100
         todo: list[tuple[str, Kernel, tuple[int, ...], int]] = [
             ("any rows", self.symbolic, QEMU_BATCHES if neon else BATCHES, count - share if neon else count),
             *((f"{b} rows", k, (b,), 1 if neon else share) for b, k in self.sized.items()),
@@ -283,27 +286,43 @@ def main() -> int:
     """Check all cases and print what was found as JSON. 1 where a bit differs or nothing ran."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--schedules", type=int, default=200, help="for each main case in its first element type, at each level")
-    p.add_argument("--others", type=int, default=12, help="the same for other cases and element types")
+    p.add_argument("--others", type=int, default=6, help="the same for other cases and element types")
+    p.add_argument("--keep", metavar="FILE", default="", help="rows are kept there, and those that are there are not made again")
     p.add_argument("--seconds", type=float, default=float("inf"), help="begin no other case after so many")
-    p.add_argument("--qemu", type=int, default=0, help="the same on AArch64, emulated")
+    p.add_argument("--qemu", type=int, default=0, help="the same on AArch64, emulated; three for other cases")
     p.add_argument("--case", default="", help="only cases whose name holds this")
     p.add_argument("--dtype", default="", help="only element types whose name holds this")
     a = p.parse_args()
     verdicts: dict[str, int] = {}
     total = {"schedules": 0, "compared": 0, "different": 0}
+    kept = Path(a.keep) if a.keep else None
+    known = (
+        {tuple(r[k] for k in KEY): r for r in map(json.loads, kept.read_text().splitlines())} if kept is not None and kept.exists() else {}
+    )
     begin, left = time.monotonic(), list[str]()
     asked = [(c, d, place) for c in CASES for place, d in enumerate(c.dtypes) if a.case in c.name and a.dtype in d]
     for case, dtype, place in sorted(asked, key=lambda x: (x[2] > 0, not x[0].main)):
-        if time.monotonic() - begin > a.seconds:
-            left.append(f"{case.name} {dtype}")
-            continue
-        checker, many = Checker(case, dtype), a.schedules if case.main and place == 0 else a.others
-        for level, count in [*((x, many) for x in levels()), ("neon", min(a.qemu, many) if case.main or place == 0 else 0)]:
-            if count:
-                row = checker.row(level, count)
-                print(json.dumps(row), flush=True)
-                verdicts[row["verdict"]] = verdicts.get(row["verdict"], 0) + 1
-                total = {k: v + row.get(k, 0) for k, v in total.items()}
+        many = a.schedules if case.main and place == 0 else a.others
+        checker = None
+        for level, count in [
+            *((x, many) for x in levels()),
+            ("neon", a.qemu if case.main and place == 0 else min(a.qemu, 3) if place == 0 else 0),
+        ]:
+            if not count:
+                continue
+            row = known.get((case.name, dtype, level, count))
+            if row is None and time.monotonic() - begin > a.seconds:
+                left.append(f"{case.name} {dtype} {level}")
+                continue
+            if row is None:
+                checker = checker or Checker(case, dtype)
+                row = {**checker.row(level, count), "asked": count}
+                if kept is not None:
+                    with kept.open("a") as f:
+                        f.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
+            verdicts[row["verdict"]] = verdicts.get(row["verdict"], 0) + 1
+            total = {k: v + row.get(k, 0) for k, v in total.items()}
     print(json.dumps({"rows": verdicts, **total, **({"left": left} if left else {})}))
     return 0 if verdicts and not verdicts.keys() - {"equal", "refused"} else 1
 

@@ -65,9 +65,11 @@ def policy(effects: Iterable[str]) -> str:
     return "+".join(sorted(set(effects)))
 
 
-def for_text(objective: str) -> str:
-    """`, for energy`; nothing for the time."""
-    return "" if objective == TIME else f", for {objective.replace(',', ' and ')}"
+def for_text(objective: str, policy: str = DEFAULT_POLICY) -> str:
+    """`, for energy, fixed numerics`; nothing for the time and the default policy."""
+    small = "" if objective == TIME else f", for {objective.replace(',', ' and ')}"
+    more = " and ".join(e.lower() for e in policy.split("+") if e != DEFAULT_POLICY)
+    return small + (", fixed numerics" if policy == FIXED else f", allowing {more}" if more else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def _differences(a: Holding, b: Holding, shown: list[KeyDifference], wide: bool)
         state = Text(str(d.state), style=colour.get(str(d.state), "dim"))
         opts = [stored_opts(x.opts_display) if x is not None else Text("-") for x in (d.a, d.b)]
         cells: list[str | Text] = [
-            Text(r.name + for_text(r.objective)),
+            Text(r.name + for_text(r.objective, r.policy)),
             Text(shape_of(r)),
             Text(r.dtype),
             Text(r.device),
@@ -90,7 +90,7 @@ def markdown(places: tuple[str, str], shown: list[KeyDifference]) -> str:
         checked = list(dict.fromkeys(_verified(x) for x in (d.a, d.b) if x is not None))
         threads = f"{r.threads} thread{'s' * (r.threads != 1)}"
         cells = (
-            f"**{escaped(r.name)}**{for_text(r.objective)} {escaped(shape_of(r))} {escaped(r.dtype)}", str(d.state), times + faster,
+            f"**{escaped(r.name)}**{for_text(r.objective, r.policy)} {escaped(shape_of(r))} {escaped(r.dtype)}", str(d.state), times + faster,
             " → ".join(words), " → ".join(checked) or "no", escaped(f"{r.device}, {threads}, {r.target}"),
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")

@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from ...cache.objectives import TIME
+from ...cache.keys import allowed, for_text, policy
 from ...ir.errors import CacheError, CacheMiss, UsageError
 from ..terminal.style import OUTCOMES, console, duration, stored_opts, table
 from .query import best_rows, filters, narrowed, on_cache, select, shape_of
@@ -28,7 +28,7 @@ def list_rows(store: Cache, args: Namespace) -> int:
         return 0
     from rich.text import Text
 
-    others = any(r.objective != TIME for r in rows)
+    others = any(for_text(r.objective, r.policy) for r in rows)
     heads = ("kernel", "shape", "dtype?3", "device?2", ">threads?5", *(["for"] if others else []), "outcome", ">time", "opts?4", "when?6")
     listed = table(f"cache {store.location}", *heads)
     for r in rows:
@@ -43,7 +43,7 @@ def list_rows(store: Cache, args: Namespace) -> int:
             Text(r.dtype),
             Text(r.device),
             str(r.threads),
-            *([Text(r.objective.replace(",", " and "))] if others else []),
+            *([Text(for_text(r.objective, r.policy).removeprefix(", ").removeprefix("for "))] if others else []),
             outcome,
             time,
             stored_opts(r.opts_display),
@@ -76,12 +76,14 @@ def explain(store: Cache, args: Namespace) -> int:
     from ...devices import get
     from ...named_kernels import make, parse_shape
     from ...plan import key_of
+    from ...plan.identity import with_numerics
     from ...plan.size_trees import explained
     from ...search.result import told_apart
 
-    kernel = make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype)
+    effects = policy(allowed(args.allow or ()))
+    kernel = with_numerics(make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype), effects)
     device = get(args.device)
-    key = key_of(kernel, device, args.threads or device.threads)
+    key = key_of(kernel, device, args.threads or device.threads, effects)
     report = store.explain(key)
     for line in (*report.lines(), *(() if report.hit else explained(kernel, key, store, device))):
         print(line)

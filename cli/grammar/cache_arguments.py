@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from argparse import REMAINDER
 
-from .parser import READS, UPDATES, Grammar, PathUse, add_cache, add_kernel, add_output, add_table, add_targets, add_where, at_least
+from .parser import (
+    READS,
+    UPDATES,
+    Grammar,
+    PathUse,
+    add_allow,
+    add_cache,
+    add_kernel,
+    add_output,
+    add_table,
+    add_targets,
+    add_where,
+    at_least,
+)
 
 PLACE = "a cache file, a bundle or a database URL"
 _FILTER = "only this kernel; * stands for anything"
@@ -95,6 +108,7 @@ def explain(p: Grammar) -> None:
     """`tune cache explain`."""
     add_kernel(p, required=True)
     add_where(p, device="cpu")
+    add_allow(p)
 
 
 def export(p: Grammar) -> None:

@@ -60,7 +60,7 @@ def as_markdown(found: Sequence[ReportEntry]) -> str:
     for e in found:
         r = e.best
         cells = [
-            f"**{escaped(r.name)}**{for_text(r.objective)} {escaped(str(COLUMNS['shape'](e)))} {escaped(r.dtype)}", escaped(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
+            f"**{escaped(r.name)}**{for_text(r.objective, r.policy)} {escaped(str(COLUMNS['shape'](e)))} {escaped(r.dtype)}", escaped(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
             *(cell_text(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")), f"`{escaped(str(COLUMNS['opts'](e)), code=True)}`",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")

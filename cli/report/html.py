@@ -146,7 +146,7 @@ def section(i: int, e: ReportEntry) -> str:
     where = f"{COLUMNS['shape'](e)} · {r.dtype} · {r.device}, {r.threads} thread{'s' * (r.threads != 1)}"
     binds = f" · {_BINDS[e.limits.bound]}" if e.limits else ""
     return (
-        f'<section id="k{i}" aria-labelledby="h{i}"><h3 id="h{i}">{escape(r.name + for_text(r.objective))} <small>{escape(where)}{binds}</small></h3><dl>{figures}</dl>'
+        f'<section id="k{i}" aria-labelledby="h{i}"><h3 id="h{i}">{escape(r.name + for_text(r.objective, r.policy))} <small>{escape(where)}{binds}</small></h3><dl>{figures}</dl>'
         f"{front_page(e)}{_curves(e)}<h4>{len(e.candidates)} measurement{'s' * (len(e.candidates) != 1)}</h4>{bar(report_charts.outcomes(e.candidates))}"
         f'<h4>Schedule</h4><p class=opts>{_options(r.opts_display)}</p><pre tabindex=0 role=region aria-label="loop nest">{_nest(e)}</pre>'
         f"<details><summary>Where and how</summary>{_facts(e)}</details></section>"

@@ -103,7 +103,7 @@ def report(found: Sequence[ReportEntry], narrow: bool = False) -> Listing:
         )
     for e in found:
         r = e.best
-        kernel = Text.assemble((r.name, "bold"), for_text(r.objective), f" {r.dtype}\n{shape_of(r)}")
+        kernel = Text.assemble((r.name, "bold"), for_text(r.objective, r.policy), f" {r.dtype}\n{shape_of(r)}")
         device, threads = r.device, f"{r.threads} thread{'s' * (r.threads != 1)}"
         time, flops, moved, share, gain = (cell_text(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain"))
         if narrow:

@@ -95,7 +95,7 @@ class Entry:
     @property
     def purpose(self) -> str:
         """`ci, for energy`: where it is tuned, and for what."""
-        return self.place.name + for_text(self.objective) + ", fixed numerics" * (self.numerics == "fixed")
+        return self.place.name + for_text(self.objective, self.policy)
 
     @property
     def policy(self) -> str:

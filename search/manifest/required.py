@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...cache.keys import DEFAULT_POLICY, FIXED, Key, for_text
+from ...cache.keys import DEFAULT_POLICY, Key, for_text
 from ...cache.objectives import TIME
 from ...ir.errors import TilewrightError, UsageError
 
@@ -46,7 +46,7 @@ class Wanted:
         return same and like(key.target, self.target) and like(key.compiler, self.compiler)
 
     def __str__(self) -> str:
-        return f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, compiler {self.compiler}{for_text(self.objective)}{', fixed numerics' * (self.policy == FIXED)}"
+        return f"kernel {self.kernel[:16]}, target {self.target}, {self.threads} thread{'s' * (self.threads != 1)}, compiler {self.compiler}{for_text(self.objective, self.policy)}"
 
 
 @dataclass(frozen=True, slots=True)
