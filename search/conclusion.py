@@ -117,7 +117,7 @@ def _final(won: Finalist, so_far: RunState, decision: Decision, effort: SearchEf
     is_start = _start(so_far, decision)[0] == won.measurement.opts
     gain = 1.0 if is_start else None if decision.ratio is None else 1 / decision.ratio
     checks = {"confirmed": decision.confirmed, "checks": list(decision.checks or won.measurement.checks)}
-    near = {"ties": [t.json for t in decision.ties]} if decision.ties else {}
+    near: dict[str, Any] = {"ties": [t.json for t in decision.ties]} if decision.ties else {}
     near |= {"places": [round(x, 4) for x in decision.places]} if decision.places else {}
     return {"gain": gain, "paired": decision.paired, **checks, "effort": effort.json, **near}
 
