@@ -257,15 +257,21 @@ def tune_on_fleet(
     options: FleetOptions,
     show: Show = lambda under_way, overall: None,
     told: Callable[[Done, Overall], None] = lambda done, overall: None,
+    after: Sequence[int | None] = (),
 ) -> list[Done]:
-    """One Done for each entry, in the manifest's order; `told` hears of each as it is known. An entry whose target no slot has is
+    """One Done for each entry, in the manifest's order; `told` hears of each as it is known. `after`: for each entry the index of the one
+    that it waits for, None for none (`search.manifest.sweep_order`). An entry whose target no slot has is
     'elsewhere' at once. After Ctrl-C the searches are asked to end, and what they found is kept. Raises CacheError where the cache
     cannot be written, FleetError where the fleet cannot be asked at first."""
-    return FleetRun(manifest, cache, engine, options, show, told).run()
+    run = FleetRun(manifest, cache, engine, options, show, told)
+    run.after = after
+    return run.run()
 
 
 class FleetRun:
     """One run; the pieces of `tune_on_fleet`."""
+
+    after: Sequence[int | None] = ()
 
     def __init__(
         self,
@@ -347,8 +353,9 @@ class FleetRun:
         self._conclude(todo, Done(todo.entry, status, message=why))
 
     def ready(self, todo: Todo) -> bool:
-        """Whether an entry may be sent now, where a slot is idle."""
-        return True
+        """Whether the entry before it has ended, however it did: its rows are in the cache then, and travel with this one."""
+        above = self.after[todo.i] if self.after else None
+        return above is None or above in self.results
 
     def _place(self) -> None:
         """Send waiting entries to idle slots, in the manifest's order."""
@@ -505,30 +512,3 @@ class FleetRun:
         for b in list(self.busy.values()):
             self._conclude(b.todo, Done(b.todo.entry, INTERRUPTED))
         self.busy.clear()
-
-
-# sweep ------------------------------------------------------------------------------------------------------
-class SweepRun(FleetRun):
-    """`after`: for each entry the index of the one that it waits for, None for none (`search.manifest.sweep_order`)."""
-
-    after: Sequence[int | None] = ()
-
-    def ready(self, todo: Todo) -> bool:
-        """Whether the entry before it has ended, however it did: its rows are in the cache then, and travel with this one."""
-        above = self.after[todo.i]
-        return above is None or above in self.results
-
-
-def sweep_on_fleet(
-    manifest: Manifest,
-    after: Sequence[int | None],
-    cache: Cache,
-    engine: FleetEngine,
-    options: FleetOptions,
-    show: Show = lambda under_way, overall: None,
-    told: Callable[[Done, Overall], None] = lambda done, overall: None,
-) -> list[Done]:
-    """As `tune_on_fleet`, with `after` for the entries of `manifest`."""
-    run = SweepRun(manifest, cache, engine, options, show, told)
-    run.after = after
-    return run.run()

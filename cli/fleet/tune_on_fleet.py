@@ -153,7 +153,7 @@ def tune_entries(
     seconds: float | None,
     out: Console,
     line: Callable[[Done], str],
-    after: Sequence[int | None] | None = None,
+    after: Sequence[int | None] = (),
     ended: Callable[[Done], None] = lambda done: None,
 ) -> list[Done]:
     """Tune all entries on the fleet in `seconds` (None: each has its own budget), and show it being done. `line`: a finished entry in
@@ -161,7 +161,7 @@ def tune_entries(
     secured = security(args.fleet, "client", args.tls)
     from ... import cache
     from ...fleet.dask_engine import DaskEngine
-    from ...fleet.fleet_run import FleetOptions, sweep_on_fleet
+    from ...fleet.fleet_run import FleetOptions, tune_on_fleet
     from ...search import strategy as strategies
 
     strategy = strategies.check(args.strategy) if args.strategy else None
@@ -174,8 +174,7 @@ def tune_entries(
                 ended(done)
                 board.line(f"[{len(overall.done)}/{overall.total}] {line(done)}")
 
-            waits = after if after is not None else [None] * len(found.entries)
-            return sweep_on_fleet(found, waits, store, engine, options, board.show, told)
+            return tune_on_fleet(found, store, engine, options, board.show, told, after)
     finally:
         engine.close()
 

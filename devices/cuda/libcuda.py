@@ -1,4 +1,4 @@
-"""NVIDIA's driver library by ctypes: the calls of cuda-bindings that `driver.CudaBindings` makes, with their names, arguments and results, so
+"""NVIDIA's driver library by ctypes: the calls of cuda-bindings that `driver.Driver` makes, with their names, arguments and results, so
 that one class serves both; and tensor maps (`cuTensorMapEncodeTiled`), whichever package makes the other calls.
 
 Prototypes and numbers are those of CUDA's header cuda.h (the reference "CUDA Driver API"). Where a call has a newer version under the same

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tilewright.devices.cuda import driver as cuda_driver
-from tilewright.devices.cuda.driver import CHOICE, FATAL, TEXTS, CtypesDriver, CudaBindings, PyCuda, failure, open_driver
+from tilewright.devices.cuda.driver import CHOICE, FATAL, TEXTS, CtypesDriver, Driver, PyCuda, failure, open_driver
 from tilewright.ir import BuildError, DeviceError, MeasureError
 
 
@@ -189,7 +189,7 @@ def pycuda(monkeypatch: pytest.MonkeyPatch) -> Api:
 
 # cuda-bindings ------------------------------------------------------------------------------------------------------------
 def test_bindings_ask_about_gpus_without_a_context(bindings: Bindings) -> None:
-    driver = CudaBindings()
+    driver = Driver()
     assert driver.name == "cuda-bindings 13.0.3" and driver.version() == (13, 2) and driver.count() == 2
     assert driver.card(1) == "Some GPU" and driver.attribute(1, "MULTIPROCESSOR_COUNT") == 132
     assert bindings.calls[0] == ("cuInit", 0)
@@ -202,7 +202,7 @@ def test_bindings_ask_about_gpus_without_a_context(bindings: Bindings) -> None:
 
 
 def test_bindings_retain_once_and_make_the_gpu_the_threads_each_time(bindings: Bindings) -> None:
-    driver = CudaBindings()
+    driver = Driver()
     driver.open(0)
     assert bindings.names().count("cuCtxSetCurrent") == 1 and bindings.calls[-1] == ("cuCtxSetCurrent", "context")
     other = threading.Thread(target=driver.open, args=(0,))
@@ -214,7 +214,7 @@ def test_bindings_retain_once_and_make_the_gpu_the_threads_each_time(bindings: B
 
 
 def test_bindings_load_and_launch(bindings: Bindings) -> None:
-    driver = CudaBindings()
+    driver = Driver()
     module = driver.load(b"\x7fELF")
     function = driver.function(module, "k_p0")
     driver.allow_shared(function, 100_000)
@@ -238,7 +238,7 @@ def test_bindings_load_and_launch(bindings: Bindings) -> None:
 
 
 def test_bindings_memory_and_events(bindings: Bindings) -> None:
-    driver = CudaBindings()
+    driver = Driver()
     address = driver.alloc(100)
     driver.upload(address, 1234, 10)
     driver.download(1234, address + 4, 6)
@@ -259,7 +259,7 @@ def test_bindings_memory_and_events(bindings: Bindings) -> None:
 
 
 def test_bindings_failures(bindings: Bindings) -> None:
-    driver = CudaBindings()
+    driver = Driver()
     bindings.fails["cuMemAlloc"] = 2
     with pytest.raises(MeasureError, match=r"cuMemAlloc failed: out of memory \(OUT_OF_MEMORY\).*smaller shape"):
         driver.alloc(1 << 60)
@@ -273,14 +273,14 @@ def test_bindings_failures(bindings: Bindings) -> None:
 def test_bindings_without_a_gpu_or_a_driver(bindings: Bindings) -> None:
     bindings.fails["cuInit"] = 100
     with pytest.raises(DeviceError, match=r"no CUDA-capable device.*CUDA_VISIBLE_DEVICES"):
-        CudaBindings()
+        Driver()
 
     def no_library(flags: int) -> None:
         raise RuntimeError("Failed to dlopen libcuda.so.1")
 
     bindings.cuInit = no_library  # type: ignore[attr-defined]
     with pytest.raises(DeviceError, match=r"no NVIDIA driver here.*install the driver.*Failed to dlopen"):
-        CudaBindings()
+        Driver()
 
 
 # pycuda -------------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tilewright import cache, named_kernels
 from tilewright.fleet.engine import FleetSlot, SlotDevice, Worksite
-from tilewright.fleet.fleet_run import FleetOptions, sweep_on_fleet
+from tilewright.fleet.fleet_run import FleetOptions, tune_on_fleet
 from tilewright.search.manifest.manifest_file import Entry, Manifest, Place
 from tilewright.search.manifest.sweep_order import order
 from tilewright.search.result import Job, make
@@ -57,7 +57,7 @@ def test_each_entry_follows_the_one_that_warms_it(tmp_path: Path, fails: bool) -
     engine = LocalEngine(slots, {"entry": act})
     try:
         with cache.open(tmp_path / "c.db") as store:
-            done = sweep_on_fleet(Manifest("m.toml", (ZEN,), plan.entries), plan.after, store, engine, FleetOptions())
+            done = tune_on_fleet(Manifest("m.toml", (ZEN,), plan.entries), store, engine, FleetOptions(), after=plan.after)
     finally:
         engine.close()
     assert [d.status for d in done] == ["failed" if fails and i == 0 else "tuned" for i in range(6)], [d.message for d in done]
