@@ -282,7 +282,7 @@ def test_addresses_are_kept_whole_where_they_are_guessed_by_registers(name: str,
     assert text.count(BARRIER) == (8 if kept else 0)
 
 
-@pytest.mark.parametrize("opts", ["(none)", "Vy1x8 Un8"])
+@pytest.mark.parametrize("opts", ["(none)", "Ky1x8 Un8"])
 def test_only_what_lanes_say_is_kept_whole(opts: str) -> None:
     """One point at a time has its index in a register, as those have that are read from memory; copies (SPLIT) are cleared and
     combined at places that loops count."""
@@ -305,7 +305,7 @@ def test_indices_whose_parts_are_used_twice_are_looked_at_once() -> None:
     assert BARRIER not in render(lower(apply(kb.build(), (), target)), target).text
 
 
-@pytest.mark.parametrize("opts", ["Un8", "Un32", "Vy1x8 Un16", "Vy2x4 Un8"])
+@pytest.mark.parametrize("opts", ["Un8", "Un32", "Ky1x8 Un16", "Ky2x4 Un8"])
 def test_updates_count_every_point(opts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets.Target, "guesses_by_registers", property(lambda t: t.lang == "llvm"))
     x = np.random.default_rng(0).integers(0, V, N).astype(np.int32)

@@ -640,7 +640,7 @@ KINDS = ("sum", "extreme", "recurrence", "integral", "half", "turned", "from the
 @pytest.mark.many
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "opts", ["Uw16", "Uw8 Uh4", "Th6 Uh2 Uw8", "Th6 Uh2 Uw8 Tw16", "Uw8 Tw16 Mh<w.t Pw", "Tw16 Uw8 Uh3 NTy", "Uh2 Th4 Uw4"]
+    "opts", ["Uw16", "Uw8 Uh4", "Th6 Uh2 Uw8", "Th6 Uh2 Uw8 Tw16", "Uw8 Tw16 Mh<w.t Pw", "Tw16 Uw8 Uh3 Cy/stream", "Uh2 Th4 Uw4"]
 )
 @pytest.mark.covering(pairs=True)
 def test_schedules_equal_the_reference_in_scan_states(kind: str, opts: str) -> None:

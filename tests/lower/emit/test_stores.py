@@ -93,7 +93,7 @@ def outputs(many: int = 1, shift: int = 0) -> Kernel:
 
 
 def past(many: int) -> str:
-    return "Un16 " + " ".join(f"NTy{k}" for k in range(many))
+    return "Un16 " + " ".join(f"Cy{k}/stream" for k in range(many))
 
 
 def windows(program: Program) -> list[tuple[int, ...]]:
@@ -117,9 +117,9 @@ def test_what_is_read_at_borders_counts_as_inside() -> None:
     x = kb.input("x", (64, 1024), float32)
     kb.store("y", float32, (64, 1024), (i, j), x[i, j] + x[i, maximum(j - 1, 0)])
     kernel = kb.build()
-    found = windows(lower(apply(kernel, parse("Uw8 Uh2 NTy"), AVX2)))
+    found = windows(lower(apply(kernel, parse("Uw8 Uh2 Cy/stream"), AVX2)))
     assert any((0 - first) % PAGE < size for _, _, first, size in found)
-    assert not windows(lower(apply(kernel, parse("Uw16 Uh2 NTy"), targets.named("znver5")))), "there it does not matter"
+    assert not windows(lower(apply(kernel, parse("Uw16 Uh2 Cy/stream"), targets.named("znver5")))), "there it does not matter"
 
 
 def test_rows_that_forbid_most_of_a_page_leave_no_place() -> None:
@@ -130,7 +130,7 @@ def test_rows_that_forbid_most_of_a_page_leave_no_place() -> None:
     for k in range(1, 8):
         total = total + x[i + k, j] * float(k)
     kb.store("y", float32, (32, 800), (i, j), total)
-    program = lower(apply(kb.build(), parse("Uw8 Uh2 NTy"), AVX2))
+    program = lower(apply(kb.build(), parse("Uw8 Uh2 Cy/stream"), AVX2))
     assert not windows(program) and not any(
         getattr(s.attr, "nt", False) for p in program.phases for s in statements(p.body) if isinstance(s, Instr)
     )
@@ -355,8 +355,8 @@ FULL = [
     "Un8 Rn@sum2 Jn",
     "Rn@sum3 Jn",
     "PADn64 Un16 Jn",
-    "Un8 Jn NTdx",
-    "Un8 NTmore NTdx Jn",
+    "Un8 Jn Cdx/stream",
+    "Un8 Cmore/stream Cdx/stream Jn",
 ]
 
 
@@ -376,8 +376,8 @@ def test_a_whole_sum(text: str, n: int) -> None:
 
 
 ROWS = [
-    *("Jn", "Un8 Jn", "Um4 Jn", "Um2 Un8 Jn", "Jn Mn@row<m", "Um4 Jn Tn8 Mn@row<m", "Um8 Jn", "Un16 Jn NTturned", "PADn32 Un16 Jn"),
-    *("Jm", "Un8 Rm@column4 Jm", "Un8 Jm Mm@column<n", "Un8 Um2 Jm", "Un8 Jm NTz NTmasked", "Un8 Tn16 Jm Mm@column<n.t"),
+    *("Jn", "Un8 Jn", "Um4 Jn", "Um2 Un8 Jn", "Jn Mn@row<m", "Um4 Jn Tn8 Mn@row<m", "Um8 Jn", "Un16 Jn Cturned/stream", "PADn32 Un16 Jn"),
+    *("Jm", "Un8 Rm@column4 Jm", "Un8 Jm Mm@column<n", "Un8 Um2 Jm", "Un8 Jm Cz/stream Cmasked/stream", "Un8 Tn16 Jm Mm@column<n.t"),
 ]
 
 
@@ -435,7 +435,7 @@ def test_what_is_not_ordinary_is_computed_and_added_again() -> None:
 @pytest.mark.parametrize("off", [0, 4])
 @pytest.mark.parametrize("n", [64, 69])
 def test_past_the_caches(off: int, n: int) -> None:
-    program = lower(apply(loss(n), parse("Un16 Jn NTdx"), AVX512))
+    program = lower(apply(loss(n), parse("Un16 Jn Cdx/stream"), AVX512))
     x = np.linspace(-3, 3, n, dtype=np.float32)
     dx, more, mean = guarded.array(np.full(n, np.nan, np.float32), 64, off), np.zeros(n, np.int32), np.zeros(1, np.float32)
     interp.run(program, {"x": x, "dx": dx, "more": more, "mean": mean}, [])
