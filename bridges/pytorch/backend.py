@@ -24,7 +24,7 @@ from .graph import CompiledGraph, GraphProgram, compile_graph, left_to_pytorch, 
 from .layout import has_symbols
 from .sizes import GraphSizes, NoSymbol, SizeReader
 
-OPTIONS = ("threads", "tune", "cache", "budget", "check")
+OPTIONS = ("threads", "tune", "cache", "budget", "check", "numerics")
 
 
 GRAPHS: list[CompiledGraph] = []
@@ -34,7 +34,7 @@ _names = itertools.count(1)
 
 def backend(module: fx.GraphModule, example_inputs: Sequence[Any], **how: Any) -> Callable[..., Any]:
     """What `torch.compile(model, backend="tilewright", options={…})` calls with each graph. Options: `threads` (default: as many as
-    PyTorch uses), and `tune`, `cache`, `budget`, `check` as for `tilewright.jit`. Raises UsageError for others."""
+    PyTorch uses), and `tune`, `cache`, `budget`, `check`, `numerics` as for `tilewright.jit`. Raises UsageError for others."""
     settings: Mapping[str, Any] = how.get("options") or {}
     unknown = sorted({*settings} - {*OPTIONS})
     if unknown:
