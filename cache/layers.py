@@ -126,7 +126,10 @@ class Shipped(Reader):
         """All rows of a kernel, by its canonical hash."""
         with self._lock:
             if kernel not in self._rows:
-                found = [bundles.loads([_HEADER, line], place)[0] for line, place in self._by_kernel().get(kernel, ())]
+                lines = self._by_kernel().get(kernel, ())
+                found = [
+                    bundles.loads([_HEADER, line], place)[0].marked(imported=True) for line, place in lines
+                ]  # (none was measured here)
                 if not found:
                     return ()
                 self._rows[kernel] = tuple(found)

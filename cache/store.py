@@ -243,17 +243,17 @@ class Cache:
         """Shipped rows of this very kernel and policy for other processors of the device's kind, threads or compilers, one for each: the
         same processor first, then the nearest number of threads."""
         kind, _, cpu = key.target.rpartition(":")[0].rpartition(":")
-        found: dict[Key, Row] = {}
+        found: list[Row] = []
         for shipped in [r for r in self._below if isinstance(r, Shipped)]:
             rows = self._read_below(shipped, lambda _, s=shipped: s.of_kernel(key.kernel))  # type: ignore[misc]
-            for row in rows or ():
-                if row.usable and row.policy == key.policy and row.objective == key.objective and row.target.startswith(f"{kind}:"):
-                    found.setdefault(row.key, row)
+            for k in dict.fromkeys(r.key for r in rows or ()):
+                if k.policy == key.policy and k.objective == key.objective and k.target.startswith(f"{kind}:"):
+                    found += shipped.answers(k)[:1]
 
         def order(row: Row) -> tuple[bool, bool, float, str]:
             return f":{cpu}:" not in row.target, row.target != key.target, abs(math.log(row.threads / key.threads)), row.digest
 
-        return sorted(found.values(), key=order)
+        return sorted(found, key=order)
 
     def with_trees(self, key: Key, loose_extents: str) -> list[Row]:
         """Rows of kernels that are equal but for extents, of the same target, threads, compiler and policy, which hold a tree of sizes

@@ -12,7 +12,7 @@ from math import gcd
 from ...ir.buffer import load_parts
 from ...ir.dtypes import float32, index, int32, uint8
 from ...ir.node import Node, axes_of, walk
-from ...opts.analysis.dot_instructions import GROUP, scheduled_dot, scheduled_sum
+from ...opts.analysis.dot_instructions import GROUP, same_in_groups, scheduled_dot, scheduled_sum
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...program.program import Val
@@ -161,7 +161,9 @@ class ScaledDots(_Scaled):
         first = self._bytes(x.src[0], asg)
         if x.op == "shr":
             count = self.parts.value(x.src[1], asg)
-            return b.op("shr", first, b.splat(b.op("cast", b.extract(count, 0), dtype=uint8), self.small))
+            if same_in_groups(x.src[1], self.axis.axis, self.small):
+                count = b.extract(count, 0)
+            return b.op("shr", first, b.splat(b.op("cast", count, dtype=uint8), self.small))
         return b.op(x.op, first, self._bytes(x.src[1], asg))
 
 

@@ -12,6 +12,7 @@ from ...ir import index as ix
 from ...ir.body import Reduce
 from ...ir.buffer import load_parts
 from ...ir.dtypes import DType, float32, int8, int16, int32, uint8
+from ...ir.integer_ranges import value_range
 from ...ir.kernel import Kernel
 from ...ir.node import Node, axes_of, walk
 from ...targets import Target, instructions
@@ -205,8 +206,9 @@ def most_of_byte(x: Node) -> int | None:
     if x.op not in ("and", "or", "shr"):
         return None
     first = most_of_byte(x.src[0])
-    if x.op == "shr":
-        return first
+    if x.op == "shr":  # (a byte has no place for other counts)
+        least, most = value_range(x.src[1])
+        return first if least >= 0 and most < 8 else None
     if x.op == "and" and x.src[1].op == "const" and first is not None:
         return min(first, int(x.src[1].arg)) if x.src[1].arg >= 0 else None
     second = most_of_byte(x.src[1])

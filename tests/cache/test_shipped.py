@@ -6,8 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tilewright.cache import Cache, CacheWarning, Key, bundles
+from tilewright import named_kernels
+from tilewright.cache import Cache, CacheWarning, Key, bundles, tool_version
 from tilewright.cache.layers import Layers, Shipped
+from tilewright.ir.normal_form import canonical
+from tilewright.search.warm_start import earlier_measurements
 
 ZEN4 = "llvm:x86_64:znver4:avx2"
 
@@ -54,6 +57,18 @@ def test_siblings_are_other_processors_threads_and_compilers_the_nearest_first(f
         ]
         c.record(make_row(target="llvm:x86_64:znver2:avx2"))
         assert len(c.siblings(key)) == 4, "of what is shipped only"
+
+
+def test_nothing_that_ships_was_measured_or_pinned_here(folder: Path, make_row, key: Key) -> None:
+    pinned = make_row(provenance={"machine": {}, "pinned": True}, tool_version=tool_version())
+    slower = make_row(t_med=2e-4, t_min=2e-4, opts=[["UPCAST", "a0", 4]], threads=3)
+    bundles.write([pinned, slower, replace(slower, opts=pinned.opts, t_med=1e-4, t_min=1e-4)], folder / "kind.jsonl")
+    names = canonical(named_kernels.make("matmul", {"m": 64, "n": 64, "k": 64}))
+    with opened(folder) as c:
+        assert not c.best(key).pinned and all(r.imported for r in c.rows())
+        assert not earlier_measurements(c, key, names).by_opts
+        (sibling,) = [r for r in c.siblings(key) if r.threads == 3]
+        assert sibling.t_med == 1e-4, "the best of each key"
 
 
 @pytest.mark.parametrize("text", ["{}\n", '{"schema":1,"tilewright":"bundle"}\n{"kernel":"' + "k" * 8 + '"}\n', "garbage\n"])

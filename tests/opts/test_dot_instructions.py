@@ -7,14 +7,17 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from checks import check_floats
 from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, starts, templates
 from tilewright.ir import KernelBuilder, OptError
-from tilewright.ir.dtypes import bfloat16, float32, float64, int8, int32
+from tilewright.ir.dtypes import bfloat16, float32, float64, int8, int32, uint8
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import Node
 from tilewright.ir.normal_form import canonical
 from tilewright.ir.operators import cast
 from tilewright.opts import actions, apply, dumps, nest_lines, opt, parse, short
+from tilewright.opts.analysis.dot_instructions import scaled_dot
 from tilewright.opts.syntax import SYNTAX
 from tilewright.targets import instructions
 
@@ -213,3 +216,33 @@ def test_a_row_is_all_that_an_instruction_needs(monkeypatch: pytest.MonkeyPatch)
     t = targets.named("skylake-avx512")
     kernel = named_kernels.make("matmul_int8", {"m": 256, "n": 256, "k": 256})
     assert any(o.op == "TC" and o.fields["row"] == "made_up" for o in starts(kernel, t, 2)[0])
+
+
+SHIFTS: dict[str, tuple[Any, bool]] = {
+    "pairs": (lambda k, w: (w[k // 2] >> (cast(k % 2, int32) * 4)) & 15, True),
+    "halves": (lambda k, w: (w[k % 16] >> (cast(k // 16 % 2, int32) * 4)) & 15, True),
+    "every place": (lambda k, w: w[k] >> cast(k % 8, int32), True),
+    "past a byte": (lambda k, w: w[k] >> cast(k % 9, int32), False),
+    "all of it": (lambda k, w: w[k] >> 8, False),
+}
+"""Bits of weights that lie beside each other in different ways, and whether bytes hold them."""
+
+
+@pytest.mark.parametrize("name", SHIFTS)
+def test_bits_are_shifted_lane_by_lane_where_counts_differ(name: str) -> None:
+    bits, in_bytes = SHIFTS[name]
+    kb = KernelBuilder("shifted")
+    j, k = kb.axis("n", 2), kb.axis("k", 64)
+    w, x, d = kb.input("w", (64,), uint8), kb.input("x", (2, 64), int8), kb.input("d", (2,), float32)
+
+    class Bytes:
+        def __getitem__(self, at: Node) -> Node:
+            return cast(w[at], int32)
+
+    product = cast(bits(k, Bytes()) * cast(x[j, k], int32), float32)
+    kb.store("y", float32, (2,), (j,), kb.sum("total", (j,), k, product * d[k // 32])[j])
+    kernel, target = kb.build(), targets.named("cascadelake")
+    s = apply(kernel, parse("Uk32"), target)
+    (nest,) = [n for n in s.nests if n.kind == "reduce"]
+    assert (scaled_dot(target, nest, nest.reduce_axes[0]) is not None) == in_bytes
+    check_floats(kernel, s.opts, target)
