@@ -138,8 +138,8 @@ def scheduled_dot(s: Scheduled, nest: Nest, lane: Part | None) -> ScaledDot | No
 
 @dataclass(frozen=True, slots=True)
 class ScaledSum:
-    """A sum of products of floats of which some, the scales, are the same for `size` neighbours along the lanes, and one of the others is a
-    whole number of few bits, so that products are far from overflowing before they are scaled."""
+    """A sum of products of floats of which some, the scales, are the same for `size` neighbours along the lanes, and all of the others but one
+    are whole numbers of few bits, so that products are far from overflowing, and from vanishing, before they are scaled."""
 
     size: int
     factors: tuple[Node, ...]
@@ -154,7 +154,8 @@ def scaled_sum(nest: Nest, axis: Node, size: int) -> ScaledSum | None:
     factors = list(_factors(nest.expr))
     scales = tuple(f for f in factors if same_in_groups(f, axis, size))
     rest = tuple(f for f in factors if f not in scales)
-    if len(rest) < 2 or not any(axis in axes_of(x) for x in scales) or not any(map(_few_bits, rest)):
+    few = sum(map(_few_bits, rest))
+    if len(rest) < 2 or not any(axis in axes_of(x) for x in scales) or few < max(1, len(rest) - 1):
         return None
     return ScaledSum(size, rest, scales)
 

@@ -6,9 +6,10 @@ import random
 from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pytest
 from checks import check_floats
-from tilewright import named_kernels, targets
+from tilewright import best, named_kernels, targets
 from tilewright.heuristics import estimate, starts, templates
 from tilewright.ir import KernelBuilder, OptError
 from tilewright.ir.dtypes import bfloat16, float32, float64, int8, int32, uint8
@@ -246,3 +247,14 @@ def test_bits_are_shifted_lane_by_lane_where_counts_differ(name: str) -> None:
     (nest,) = [n for n in s.nests if n.kind == "reduce"]
     assert (scaled_dot(target, nest, nest.reduce_axes[0]) is not None) == in_bytes
     check_floats(kernel, s.opts, target)
+
+
+def test_products_of_two_floats_are_scaled_before_they_are_added() -> None:
+    kb = KernelBuilder("twice")
+    j, k = kb.axis("n", 1), kb.axis("k", 64)
+    w, x, y, d = kb.input("w", (64,), int8), kb.input("x", (64,), float32), kb.input("y", (64,), float32), kb.input("d", (2,), float32)
+    total = kb.sum("total", (j,), k, cast(w[k], float32) * x[k] * d[k // 32] * y[k])
+    kb.store("z", float32, (1,), (j,), total[j])
+    small = np.full(64, 1e-25, np.float32)
+    found = best(kb.build(), opts="Uk32", threads=1)(np.ones(64, np.int8), small, small, np.full(2, 1e30, np.float32))
+    np.testing.assert_allclose(np.asarray(found), [64e-20], rtol=1e-5)
