@@ -157,7 +157,7 @@ class Accumulators:
         if apart:
             return self._run_apart(apart, loops, accs)
         if self.chains is not None:
-            self.chains = replace(self.chains, starts=self.begun())
+            self.chains = replace(self.chains, starts=self.begun(), combines=[self.combine] * len(self.keys))
         return self.ended(carry(self.low, loops, [*accs, *self.more_carried(loops)], self._steps, self.chains))
 
     def _run_apart(self, rows: Sequence[Part], loops: Sequence[Part], accs: Sequence[Val]) -> list[Val]:

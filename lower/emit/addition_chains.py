@@ -108,6 +108,8 @@ class ShortChains:
     starts: Sequence[Val | None] = ()
     fixed: bool = False
     """Whether blocks begin at multiples of their size, wherever a loop is in pieces."""
+    combines: Sequence[str] = ()
+    """How the values of `starts` are combined; sums where it is not said."""
 
     def carry(self, loops: Sequence[Part], piece: Piece, accs: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
         """What a piece of the first of some loops leaves of what it carries; `body` is for one of its iterations. Where it may have few
@@ -165,9 +167,10 @@ class ShortChains:
     def _merged(self, accs: Sequence[Val], run: Callable[[list[Val]], list[Val]]) -> list[Val]:
         """What accumulators become by a chain that begins anew."""
         begun = [acc if start is None else start for acc, start in zip(accs, self.starts, strict=True)]
-        done = zip(accs, run(begun), self.starts, strict=True)
+        combines = self.combines or ["add"] * len(self.starts)
+        done = zip(accs, run(begun), self.starts, combines, strict=True)
         b = self.low.b
-        return [new if start is None or b.zero(acc) else b.op("add", acc, new) for acc, new, start in done]
+        return [new if start is None or (c == "add" and b.zero(acc)) else b.op(c, acc, new) for acc, new, start, c in done]
 
 
 def _common(piece: Piece, block: Piece) -> Piece:

@@ -205,7 +205,7 @@ def run_together(
     cut = next((a.chains for a in each if a.chains is not None), None)
     if cut is not None:
         begun = [[*a.begun(), *(None for _ in s[len(a.keys) :])] for a, s in zip(each, starts, strict=True)]
-        cut = replace(cut, starts=[v for b in begun for v in b])
+        cut = replace(cut, starts=[v for b in begun for v in b], combines=[a.combine for a, b in zip(each, begun, strict=True) for _ in b])
     members = sorted(each, key=lambda a: not isinstance(a, IndexAccumulators))
 
     def steps(carried: list[Val]) -> list[Val]:

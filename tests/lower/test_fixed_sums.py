@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checks import check_twin
 from tilewright import KernelBuilder, named_kernels
 from tilewright.interp import run
 from tilewright.ir.errors import OptError, UsageError
@@ -156,3 +157,12 @@ def test_several_stores_that_add_to_one_output_are_refused_by_name() -> None:
         kb.store("y", "float32", (4,), (i,), x[i], (ids[i],), combine="add")
     with pytest.raises(UsageError, match="an output of its own"):
         fixed(kb.build())
+
+
+def test_chains_of_products_are_multiplied() -> None:
+    kb = KernelBuilder("products")
+    n, m, k = kb.axis("n", 2), kb.axis("m", 3), kb.axis("k", 33)
+    x = kb.input("x", (33, 3), "float32")
+    kb.store("y", "float32", (2, 3), (n, m), kb.reduce("mul", "p", (n, m), k, x[k, m])[n, m])
+    made = normalise(fixed(kb.build()))
+    check_twin(made, (), named("znver5"))
