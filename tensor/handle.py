@@ -18,6 +18,7 @@ from .graph.index_maps import Shape
 from .graph.nodes import TensorNode, constant_of, interned_in
 from .graph.nodes import leaf as bare_leaf
 from .graph.primitives import cast, const, stop_gradient
+from .graph.promotion import default_float, numpy_types
 from .graph.source_lines import at, user_line
 from .leaves import array_class, array_leaf, from_data, from_numpy, leaf
 from .ops.complex_numbers import complex_memory
@@ -355,10 +356,10 @@ def _noded(tensor: Any) -> TensorNode:
 class Constant:
     """How a tensor is made of nothing but numbers: by a function of nodes, of numbers and constants."""
 
-    __slots__ = ("args", "depth", "function", "kwargs", "made")
+    __slots__ = ("args", "depth", "floats", "function", "kwargs", "made")
 
     def __init__(self, function: Callable[..., TensorNode], args: list[Any], kwargs: dict[str, Any], depth: int) -> None:
-        self.function, self.args, self.kwargs, self.depth = function, args, kwargs, depth
+        self.function, self.args, self.kwargs, self.depth, self.floats = function, args, kwargs, depth, default_float()
         self.made: TensorNode | None = None
 
     @classmethod
@@ -370,7 +371,7 @@ class Constant:
     def node(self) -> TensorNode:
         """The graph, as it is outside of captured functions."""
         if self.made is None:
-            with outside(), interned_in():
+            with outside(), interned_in(), numpy_types(self.floats):
                 self.made = self.function(*[a.node() if type(a) is Constant else a for a in self.args], **self.kwargs)
         return self.made
 

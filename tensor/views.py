@@ -33,12 +33,12 @@ from .running.assignment import assign, lock_of
 from .running.buffers import TensorBuffer
 from .running.current_capture import current, thread
 from .running.numpy_share import kernels_only
+from .running.pools import COUNTED
 
 BASIC = (int, slice, NoneType, EllipsisType)
 _NUMBERS = frozenset({*BASIC, float, bool})
 MOST_WRITES = 32
 """Writes that become a part of a graph before it is computed: graphs do not grow without end."""
-_COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class ViewPlace(Protocol):
@@ -420,14 +420,14 @@ def _own(root: Any) -> tuple[Any, bool]:
         seen = 0
         if viewed:
             seen = sum(v.known is not None and v.known.base is known and sys.getrefcount(v.known) <= 2 for v in _views(root))
-        if known.base is None and _COUNTED and sys.getrefcount(known) <= 3 + seen:
+        if known.base is None and COUNTED and sys.getrefcount(known) <= 3 + seen:
             return known, viewed and seen < sum(1 for _ in _views(root))
         known = known.copy()
         root.show(known)
         return known, viewed
     node, data = root.node, root.node.data
     lazy, known, stale = _seen_by_views(root) if viewed else (0, 0, False)
-    if node.op != "buffer" or data.foreign or not _COUNTED or not _alone(root, node, data, lazy, known):
+    if node.op != "buffer" or data.foreign or not COUNTED or not _alone(root, node, data, lazy, known):
         new = buffers.new(node.shape, node.dtype, root.device, node.line)
         buffers.fill(new, data.array)
         root.node, data, stale = leaf(new), new, viewed

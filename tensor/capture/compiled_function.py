@@ -207,7 +207,7 @@ class CompiledFunction:
 
     def _owned(self, kind: str, place: int, given: list[TensorBuffer], line: Line) -> None:
         old = self.sequence.cells[place].buffer if kind == "closure" else given[place]
-        if not old.foreign:
+        if not old.seen:
             return
         new = _copied(old, line)
         new.cell, old.cell = old.cell, None

@@ -76,8 +76,8 @@ def power(x: Array, n: int) -> Any:
 
 
 def _product(a: Any, b: Any, x: Array) -> Any:
-    """a · b, where b is; unless that is `x`."""
-    return np.multiply(a, b, out=b) if isinstance(b, np.ndarray) and b is not x else binary(np.multiply, a, b, x.dtype)
+    """a · b, where a is; unless that is `x`. (b is squared after this.)"""
+    return np.multiply(a, b, out=a) if isinstance(a, np.ndarray) and a is not x else binary(np.multiply, a, b, x.dtype)
 
 
 def reduced(function: Any, x: Array, axis: int | tuple[int, ...] | None, keepdims: bool = False) -> Any:

@@ -155,7 +155,9 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
             if isinstance(found, (tuple, list)) or found.size > SMALL_GRAPH:
                 return None
             made = tensor.of_array(np.array(found))  # (what is written to another's memory is none of its)
-            made.constant = Constant.of(function, [a.constant if type(a) is tensor else a for a in args], kwargs)
+            parts = [a.constant if type(a) is tensor else x for a, x in zip(args, given, strict=True)]  # (`given` has lists of its own)
+            if all(type(a) is not tensor or p is not None for a, p in zip(args, parts, strict=True)):  # (another thread may write to one)
+                made.constant = Constant.of(function, parts, options)
             return made
         if WATCH.observer is not None:
             with timed("numpy", "small operation", "cpu"):

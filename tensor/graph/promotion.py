@@ -31,10 +31,10 @@ _here = threading.local()
 
 
 @contextmanager
-def numpy_types() -> Iterator[None]:
-    """Floats that nobody gave a type are float64 in this thread, as NumPy's are."""
+def numpy_types(kind: DType = float64) -> Iterator[None]:
+    """Floats that nobody gave a type are float64 in this thread, as NumPy's are; or of another kind."""
     before = getattr(_here, "default_float", None)
-    _here.default_float = float64
+    _here.default_float = kind
     try:
         yield
     finally:

@@ -3,6 +3,7 @@ that made it."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections import deque
@@ -18,7 +19,7 @@ from ...ir.dtypes import dtype as type_of
 from ...ir.errors import MeasureError, TilewrightError, UsageError
 from ...plan.array_arguments import address
 from ..graph.source_lines import Line, show
-from .pools import POOLED_FROM, LentRoom, host_array, is_room, release, rooms_of
+from .pools import COUNTED, POOLED_FROM, SOLE_REFERENCES, LentRoom, host_array, is_room, release, rooms_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -292,6 +293,16 @@ class TensorBuffer:
     def evicted(self) -> bool:
         """Whether a device's tensor is on the host."""
         return self._rooms is not None and not self._at
+
+    @property
+    def seen(self) -> bool:
+        """Whether somebody else may see the memory: another tensor, an array of NumPy's or of the user's. (Counted are the buffer's reference,
+        the name here, and the count's own.)"""
+        array = self._array
+        if self.foreign or array is None or self._rooms is not None:
+            return self.foreign
+        base: Any = array.base
+        return not COUNTED or sys.getrefcount(array) > SOLE_REFERENCES or (base is not None and sys.getrefcount(base) > SOLE_REFERENCES)
 
     def interface(self) -> dict[str, Any]:
         """The memory by the CUDA array interface, which others may write from now on. Raises AttributeError where it is no GPU's."""

@@ -82,11 +82,13 @@ def host_array(shape: tuple[int, ...], kind: np.dtype[Any], size: int) -> Array:
 
 
 def is_room(array: Array) -> bool:
-    """Whether an array lies in such memory, and fills it."""
+    """Whether an array lies in such memory, and fills it. (A part of somebody's array may be as many bytes shorter.)"""
     base: Any = array.base
-    return base is not None and type(base) is type(array) and base.nbytes == array.nbytes + LINE and base.flags.owndata
+    return type(base) is type(array) and base.shape == (array.nbytes + LINE,) and base.dtype.char == "B" and base.flags.owndata
 
 
+COUNTED = sys.implementation.name == "cpython" and sys.version_info < (3, 14) and getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether counts of references say who sees an array. (From 3.14 on, names of a function are not always counted.)"""
 SOLE_REFERENCES = 3
 """What CPython counts for an array that only the caller of `release` knows: its name there, the parameter, and the count's own."""
 
@@ -96,7 +98,8 @@ def release(array: Array, size: int) -> None:
     somebody else sees it: the array itself, or a view, which keeps its base alive (CPython's counts tell both)."""
     base: Any = array.base
     if (
-        base is not None
+        COUNTED
+        and base is not None
         and sys.getrefcount(array) <= SOLE_REFERENCES
         and sys.getrefcount(base) <= SOLE_REFERENCES
         and base.nbytes == size + LINE

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilewright
 from tilewright import Tensor, UsageError, xp
 from tilewright.tensor.frontends import small_operations as direct
 from tilewright.tensor.lift import lifted
@@ -18,7 +19,7 @@ from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
 from tilewright.tensor.ops import sorting as S
-from tilewright.tensor.running import numpy_share, realise
+from tilewright.tensor.running import numpy_share, pools, realise
 
 KINDS = ("bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64")
 UNARY = [f for f in direct.RULES if f.__name__ in vars(E) and f.__code__.co_argcount == 1]
@@ -189,6 +190,9 @@ def test_powers_and_what_is_large_are_numpys_in_memory_of_their_own() -> None:
     before = x.numpy().copy()
     for n in (1, 2, 3, 5, 6, -2):
         assert np.allclose((x**n).numpy(), before ** float(n), equal_nan=True)
+    short = Tensor(before[::2000].copy())
+    for n in range(-64, 65):
+        assert np.allclose((short**n).numpy(), before[::2000] ** float(n), rtol=1e-12), n
     y, z = x + 1.0, xp.flip(x * 2.0)
     y[0] = 9.0
     assert z.numpy()[-1] == -4.0 and np.array_equal(x.numpy(), before) and y.numpy()[1] == before[1] + 1
@@ -222,3 +226,42 @@ def test_kernels_that_another_thread_compiles_are_waited_for() -> None:
     realise.prepare([node], "cpu")
     realise._finished()
     assert key in realise._lists and not realise._preparing
+
+
+def test_constants_remember_what_they_were_made_of() -> None:
+    shape = [2, 3]
+    x, third = xp.zeros(shape), xp.ones(3) / 3
+    shape[0] = 5
+    tilewright.set_default_float("float64")
+    try:
+        assert x.node.shape == (2, 3) and third.node.dtype is third.dtype is xp.float32
+    finally:
+        tilewright.set_default_float("float32")
+
+
+@pytest.mark.parametrize("late", (False, True))
+def test_captured_updates_write_to_no_memory_that_others_see(late: bool) -> None:
+    given = np.arange(6.0)
+    x = xp.asarray(given)
+    y = x + 0.0
+    seen = [y.astype("float64"), xp.flip(y), y.numpy(), xp.asarray(y, copy=True)]
+
+    @tilewright.jit
+    def step(a: Any, b: Any) -> None:
+        a += 1.0
+        b += 1.0
+
+    if late:
+        assert x.node.data is not y.node.data
+    for _ in range(2):
+        step(x, y)
+    assert x.tolist() == y.tolist() == [2, 3, 4, 5, 6, 7] and given.tolist() == list(range(6))
+    assert [np.asarray(s).tolist() for s in seen] == [list(range(6)), list(range(6))[::-1], list(range(6)), list(range(6))]
+
+
+def test_only_blocks_of_the_pool_are_pooled() -> None:
+    x = xp.asarray(np.arange(8200.0))
+    part = x[4:8196]
+    whole = xp.reshape(part, (2, -1))
+    del x, part, whole
+    assert all(block.dtype == np.uint8 for blocks in pools.HOST._rooms.values() for block in blocks)
