@@ -420,7 +420,8 @@ def _own(root: Any) -> tuple[Any, bool]:
         seen = 0
         if viewed:
             seen = sum(v.known is not None and v.known.base is known and sys.getrefcount(v.known) <= 2 for v in _views(root))
-        if known.base is None and COUNTED and sys.getrefcount(known) <= 3 + seen:
+        # (of what is not row-major, `reshape` would be a copy)
+        if known.base is None and known.flags.c_contiguous and COUNTED and sys.getrefcount(known) <= 3 + seen:
             return known, viewed and seen < sum(1 for _ in _views(root))
         known = known.copy()
         root.show(known)

@@ -123,8 +123,8 @@ def prepare(outs: Sequence[TensorNode], device: str) -> None:
 
     thread = threading.Thread(target=copy_context().run, args=(work,), name="kernels of a graph")
     with _lock:
+        thread.start()  # (who finds it waits for it)
         _preparing[key] = thread
-    thread.start()
 
 
 def _finished(key: tuple[Any, ...] | None = None) -> None:
