@@ -427,6 +427,7 @@ def _own(root: Any) -> tuple[Any, bool]:
         root.show(known)
         return known, viewed
     node, data = root.node, root.node.data
+    data.in_order()  # (what views have of another order is other memory)
     lazy, known, stale = _seen_by_views(root) if viewed else (0, 0, False)
     if node.op != "buffer" or data.foreign or not COUNTED or not _alone(root, node, data, lazy, known):
         new = buffers.new(node.shape, node.dtype, root.device, node.line)

@@ -266,11 +266,16 @@ class TensorBuffer:
         """The values on the host: the memory itself, or a copy of what lies on a device."""
         if self._rooms is not None:
             return self.copied()
+        self.in_order()
+        assert self._array is not None
+        return self._array
+
+    def in_order(self) -> None:
+        """Make the memory row-major, of what NumPy computed in another order. Raises UsageError where there is none any more."""
         if self._array is None:
             raise UsageError(self.gone)
         if not self._array.flags.c_contiguous:
             self._array = self._array.copy(order="C")
-        return self._array
 
     @property
     def address(self) -> int:

@@ -63,3 +63,24 @@ def test_views_and_values_are_numpys(seed: int) -> None:
     for a, t in live:
         assert np.allclose(t.numpy(), a)
     assert all(np.array_equal(array, before) for array, before in given)
+
+
+@pytest.mark.parametrize("size", (12, 8192))
+@pytest.mark.parametrize("late", (False, True))
+def test_views_of_what_is_not_row_major_are_written_to(size: int, late: bool) -> None:
+    array = np.arange(float(size)).reshape(4, -1)
+    for make, parts in (
+        (lambda: Tensor(array).T + 1.0, lambda t: (t.reshape(-1), t[0], t[...])),
+        (lambda: xp.flip(Tensor(array) + 0.0), lambda t: (t[...], t[1:], t.reshape(-1))),
+        (lambda: xp.asarray(np.asfortranarray(array)), lambda t: (t.reshape(-1), t[...], t.reshape(-1)[1:])),
+    ):
+        for i in range(3):
+            t = make()
+            wanted = t.numpy().copy() if late else np.array(t.tolist())
+            t = make()
+            live = parts(t)
+            assert not late or all(v.node is not None for v in (t, *live))
+            live[i][1:] = 7.0
+            parts(wanted)[i][1:] = 7.0
+            for v, w in zip((t, *live), (wanted, *parts(wanted)), strict=True):
+                assert np.array_equal(v.numpy(), w), i
