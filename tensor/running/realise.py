@@ -8,6 +8,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -122,8 +123,8 @@ def prepare(outs: Sequence[TensorNode], device: str) -> None:
                 _preparing.pop(key, None)
 
     thread = threading.Thread(target=copy_context().run, args=(work,), name="kernels of a graph")
-    with _lock:
-        thread.start()  # (who finds it waits for it)
+    with _lock, suppress(RuntimeError):  # (at the end of a process no thread begins any more)
+        thread.start()  # (before anybody can find it, and wait for it)
         _preparing[key] = thread
 
 
