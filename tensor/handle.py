@@ -347,7 +347,8 @@ def _noded(tensor: Any) -> TensorNode:
         known = tensor.known
         if known is not None:
             constant = tensor.constant
-            tensor.node = bare_leaf(buffers.computed(known)) if constant is None else constant.node()
+            # (a node of its own: memory that it gets may be written to, and other formulas know the constant's)
+            tensor.node = bare_leaf(buffers.computed(known)) if constant is None else copied(constant.node())
             tensor.known = None
         node: TensorNode = vars(TensorHandle)["node"].__get__(tensor)
         return node

@@ -237,6 +237,11 @@ def test_constants_remember_what_they_were_made_of() -> None:
         assert x.node.shape == (2, 3) and third.node.dtype is third.dtype is xp.float32
     finally:
         tilewright.set_default_float("float32")
+    base = xp.eye(3) + xp.ones(3)
+    twice = base * 2
+    assert base.node.src
+    base.numpy()[0, 0] = 100.0
+    assert twice.node.src and twice.tolist()[0] == [4, 2, 2]
 
 
 @pytest.mark.parametrize("late", (False, True))
