@@ -69,11 +69,12 @@ def test_views_and_values_are_numpys(seed: int) -> None:
 @pytest.mark.parametrize("late", (False, True))
 def test_views_of_what_is_not_row_major_are_written_to(size: int, late: bool) -> None:
     array = np.arange(float(size)).reshape(4, -1)
-    for make, parts in (
+    cases: list[tuple[Any, Any]] = [
         (lambda: Tensor(array).T + 1.0, lambda t: (t.reshape(-1), t[0], t[...])),
         (lambda: xp.flip(Tensor(array) + 0.0), lambda t: (t[...], t[1:], t.reshape(-1))),
         (lambda: xp.asarray(np.asfortranarray(array)), lambda t: (t.reshape(-1), t[...], t.reshape(-1)[1:])),
-    ):
+    ]
+    for make, parts in cases:
         for i in range(3):
             t = make()
             wanted = t.numpy().copy() if late else np.array(t.tolist())
