@@ -75,7 +75,7 @@ def fits(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> list[tuple[Op
     for along in (None, 0, -1, 1, -2, 2, _EACH):
         even: dict[str, tuple[int, int]] = {}
         for o in opts:
-            extent = _extent(kernel, str(o.on)) if o.op == "UPCAST" and o.on in stored else None
+            extent = _extent(kernel, str(o.on)) if OPTIONS[o.op].kind == "upcast" and o.on in stored else None
             if extent is not None and (along is not None or o.on not in rows):
                 step = lanes if o.on in rows and o.amount % lanes == 0 and extent >= lanes else 1
                 steps, passes = -(-extent // step), -(-extent // o.amount)
@@ -84,12 +84,12 @@ def fits(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> list[tuple[Op
         made: list[Opt] = []
         for o in opts:
             was, now = even.get(str(o.on), (1, 1))
-            if was != now and o.op == "UPCAST":
+            if was != now and OPTIONS[o.op].kind == "upcast":
                 made += [replace(o, arg=now)] if now > 1 else []
             else:  # a block has as many groups of copies as before
                 made.append(replace(o, arg=o.amount // was * now) if was != now and OPTIONS[o.op].cuts and o.amount % was == 0 else o)
         found.append(fitted(kernel, tuple(made), target))
-        if along == 0 and all(o in found[-1] for o in made if o.op == "UPCAST" and o.on in rows):
+        if along == 0 and all(o in found[-1] for o in made if OPTIONS[o.op].kind == "upcast" and o.on in rows):
             break
     return list(dict.fromkeys(found))
 

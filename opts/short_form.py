@@ -7,6 +7,7 @@ would be read as something else stands in quotes (`P"Hout"`, which without them 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -174,10 +175,15 @@ def _call(syntax: Syntax, inside: str) -> Plain | None:
 
 
 def _hint(text: str) -> str:
-    """What may be meant by a word that is no option."""
-    letters = re.match(r"[A-Z]*", text)
-    known = next((s for s in _by_letter(letters[0] if letters else "")), None)
+    """What may be meant by a word that is no option: one of its letter, or one whose name begins so."""
+    letters = "".join(itertools.takewhile(str.isupper, text))
+    if letters in OLD_OPTIONS:
+        return f"; {letters} is an option of an earlier version, now {OLD_OPTIONS[letters].instead}"
+    known = next(_by_letter(letters), None)
     if known is None:
+        named = next((s for s in SYNTAX.values() if len(letters) > 1 and s.letter and s.name.startswith(letters)), None)
+        if named is not None:
+            return f"; {named.name} is written {example(named).replace(named.on, text[len(letters) :] or named.on, 1)}"
         some = " ".join(f"{s.letter} {s.name}" for s in SYNTAX.values() if s.letter)
         return f"; an option is its letter, a name and an amount, such as Um8 ({some})"
     return f"; {known.name} is written {example(known)}"

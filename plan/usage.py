@@ -153,7 +153,7 @@ class UsageRecorder:
 
         if id(used) not in self._rows:
             k = used.kernel
-            blob = user_file.dumps(("kernel", k.name, k.body, k.stores, k.buffers, k.blocks))
+            blob = user_file.dumps(("kernel", k.name, k.body, k.stores, k.buffers, k.blocks, k.fixed))
             shape = canon({b.name: [str(d) for d in b.shape] for b in k.buffers})
             self._rows[id(used)] = (used.digest, k.name, used.file, shape, used.device, used.threads, blob)
         row = self._rows[id(used)]

@@ -133,7 +133,7 @@ def explained(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(
         import_module("tilewright.plan.resolve"),
         "resolve",
-        lambda *args, **more: SimpleNamespace(origin="exact", opts=OPTS),
+        lambda *args, **more: SimpleNamespace(origin="exact", opts=OPTS, row=None),
     )
     monkeypatch.setattr(
         import_module("tilewright.search.option_worth"),

@@ -62,7 +62,9 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise fate
         return fate or found
 
-    def cached(kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Any, asked: Any, objective: str) -> Result | None:
+    def cached(
+        kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Any, asked: Any, objective: str, numerics: str
+    ) -> Result | None:
         return (
             make(Job(kernel, shape, getattr(dtype, "name", dtype) or "", device.name, threads, ""), t_min=1e-6, n=3)
             if kernel in script["known"]

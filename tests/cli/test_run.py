@@ -143,6 +143,7 @@ def test_every_argument_reaches_the_search(tune: Tune, search: Search) -> None:
         "study": "s.log",
         "objective": "time,scratch",
         "allow": ["downconvert"],
+        "policy": None,
         "interrupt": "return",
     }
 

@@ -44,7 +44,17 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
         return Done(entry, CACHED) if entry.shape["m"] in script["done"] else None
 
     def tune(
-        entry: Any, device: Any, threads: int, cache: Any, share: Any, trials: Any, again: Any, strategy: Any, show: Any, overall: Any
+        entry: Any,
+        device: Any,
+        threads: int,
+        cache: Any,
+        share: Any,
+        trials: Any,
+        again: Any,
+        strategy: Any,
+        until: Any,
+        show: Any,
+        overall: Any,
     ) -> Done:
         with show(entry, share, trials, overall):
             m = entry.shape["m"]
