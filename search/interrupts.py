@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, ClassVar
 
 from ..ir.errors import OutOfTimeError
@@ -180,6 +180,13 @@ def _imports(frame: FrameType | None) -> int:
     return found
 
 
+def _within(frame: FrameType | None, *codes: CodeType) -> bool:
+    """Whether one of these functions is being run."""
+    while frame is not None and frame.f_code not in codes:
+        frame = frame.f_back
+    return frame is not None
+
+
 class Deadline:
     """Inside, `OutOfTime` is raised in the main thread when the budget and its margin are over; where several are open, the first that is
     over, and again if that did not end it. `seconds` None: never. A context manager."""
@@ -247,6 +254,9 @@ class Deadline:
             _imports(frame) > due._imports and now < due.at + IMPORT_S
         ):  # a module that is cut off stays half made for the rest of the process
             signal.setitimer(signal.ITIMER_REAL, LATER_S)
+            return
+        if _within(frame, Deadline.__enter__.__code__, Deadline.__exit__.__code__, Deadline.end.__code__):
+            signal.setitimer(signal.ITIMER_REAL, LATER_S)  # one that is half open or half closed would stay so
             return
         saving = holding() and not due._noted  # what was found is being saved, which mostly takes no time
         due._noted = due._noted or saving

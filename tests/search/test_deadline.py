@@ -224,14 +224,30 @@ def test_of_two_the_first_that_is_over_ends_what_it_is_about() -> None:
     assert ended and not Deadline._open
 
 
+def test_one_that_is_being_opened_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would never be closed, and no later one would be obeyed."""
+    kept = Deadline._set
+
+    def late() -> None:
+        kept()
+        time.sleep(0.01)  # the outer one is over meanwhile
+
+    monkeypatch.setattr(Deadline, "_set", staticmethod(late))
+    for _ in range(5):
+        with pytest.raises(OutOfTimeError), Deadline(1.0, over(0.0)), Deadline(100.0, time.monotonic()):
+            wait()
+        assert not Deadline._open
+
+
 def test_saving_is_interrupted_only_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.search.interrupts.SAVING_S", 0.3)
     slept = 0
-    with pytest.raises(OutOfTimeError), SignalWatch((signal.SIGINT,)), Deadline(1.0, over(0.0)):
+    with pytest.raises(OutOfTimeError), SignalWatch((signal.SIGINT,)):
         hold()
-        for _ in range(1000):
-            time.sleep(0.01)
-            slept += 1
+        with Deadline(1.0, over(0.0)):
+            for _ in range(1000):
+                time.sleep(0.01)
+                slept += 1
     assert slept > 3
 
 
