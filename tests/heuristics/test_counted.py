@@ -213,13 +213,15 @@ def test_threads_share_items() -> None:
 
 
 def test_data_decides_how_long_a_loop_is() -> None:
-    """Of one row the loop is half as long as the padded axis in the mean, of the longest of several it is longer."""
+    """Of one row the loop is half as long as the padded axis in the mean, of the longest of several that share what they read it is
+    longer. Rows that share nothing have loops of their own."""
 
-    def trips(opts: str) -> float:
+    def trips(opts: str, shared: bool = True) -> float:
         kb = KernelBuilder("padded")
         i, k = kb.axis("i", 64), kb.axis("k", 256)
-        x, many = kb.input("x", (64, 256), float32), kb.input("many", (64,), "int32")
-        kb.store("y", float32, (64,), (i,), kb.sum("total", (i,), k, where(k < cast(many[i], "int64"), x[i, k], 0.0))[i])
+        x, many = kb.input("x", (256,) if shared else (64, 256), float32), kb.input("many", (64,), "int32")
+        term = x[k] if shared else x[i, k]
+        kb.store("y", float32, (64,), (i,), kb.sum("total", (i,), k, where(k < cast(many[i], "int64"), term, 0.0))[i])
         program = lower(apply(kb.build(), parse(opts), TARGET))
         t = tree(program, program.phases[0], TARGET.vector_bytes)
         return sum(times for times, label in every(t.root, 1.0) if label == "k")
@@ -231,9 +233,9 @@ def test_data_decides_how_long_a_loop_is() -> None:
         for c in node.children:
             yield from every(c, blocks * node.trips if label.startswith("k.b") else 1.0)
 
-    assert 110 < trips("Pi") < 146
-    assert 140 < trips("Ui2 Pi") < 186  # (two thirds)
-    assert 200 < trips("Ui16 Pi") < 250
+    one, two, sixteen = trips("Pi"), trips("Ui2 Pi"), trips("Ui16 Pi")
+    assert 110 < one < 146 and 1.1 * one < two < 1.5 * one and 1.2 * two < sixteen < 256
+    assert all(80 * n < trips(f"Ui{n} Pi", shared=False) < 128 * n for n in (2, 4, 16))
 
 
 def test_notes_beside_an_extreme_count_as_what_they_become() -> None:
