@@ -324,18 +324,13 @@ class Builder:
         return 0
 
     def _pure(self, op: str, dtype: DType, lanes: int, args: tuple[Val, ...], attr: Attr, key: object, floor: int = 0) -> Val:
-        depth = 0
+        depth = floor  # (what is loaded again in a branch keeps what is computed of it in there)
         for a in args:
             if a.depth > depth:
                 depth = a.depth
-        full = (op, dtype, lanes, args, key)
-        found = None
-        while found is None and depth < floor:  # (what was loaded before a branch is there in it)
-            found = self._scopes[depth].cse.get(full)
-            depth += 1
         scope = self._scopes[depth]
-        if found is None:
-            found = scope.cse.get(full)
+        full = (op, dtype, lanes, args, key)
+        found = scope.cse.get(full)
         if found is None:
             found = scope.cse[full] = self._val(dtype, lanes, depth)
             scope.block.stmts.append(Instr(op, found, args, attr))
