@@ -162,13 +162,14 @@ def is_part(key: Any, rank: int) -> bool:
 
 def link(part: Any, base: Any, place: ViewPlace) -> None:
     """`part` is a view of `base` from now on."""
-    links = base.links
-    if links is None:
-        links = base.links = Links()
-    elif len(links.parts) > links.room:
-        links.alive()
-    links.parts.append(weakref.ref(part))
     part.links = Links(base, place)
+    with lock_of(base):  # (another thread may be counting the views)
+        links = base.links
+        if links is None:
+            links = base.links = Links()
+        elif len(links.parts) > links.room:
+            links.alive()
+        links.parts.append(weakref.ref(part))
 
 
 def reshaping(call: Callable[..., Any], rows: bool = False) -> Callable[..., Any]:

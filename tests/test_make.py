@@ -67,6 +67,7 @@ def test_make_without_a_target_says_what_there_is() -> None:
         "lint",
         "bench",
         "bench-check",
+        "ship",
         "man",
         "docs",
     ]
