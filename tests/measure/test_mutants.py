@@ -119,6 +119,6 @@ def test_factors_may_meet_in_any_order_that_was_asked_for(axis):
     """Where the largest numbers are among them, they overflow in one order and not in another."""
     kernel = three_products(48, 40, 56, 64)
     with Measurer(kernel, "cpu", 1, builders=1) as m:
-        (right,) = dict(m.build([parse(f"FA{axis}")])).values()
+        (right,) = dict(m.build([parse(f"W{axis}/factor")])).values()
         r = m.confirm(right)
     assert r.ok and "special" in r.checks, r
