@@ -166,8 +166,12 @@ def compiled(case: Case, sizes: Mapping[str, int], march: str, folder: Path, fla
     """The library with the C function `kernel`, and `bench` to time it. Sizes are macros in capitals."""
     library = folder / f"{case.name}.so"
     macros = [f"-D{n.upper()}={v}" for n, v in sizes.items()] + [f"-D{n}={v}" for n, v in case.defines.items()]
-    command = ["gcc", *flags, f"-march={march}", "-shared", "-fPIC", *macros, str(case.source)]
-    subprocess.run([*command, *([str(USER / "timer.c")] if flags is FAST else []), "-o", str(library), "-lm"], check=True)
+    sources = [str(case.source), *([str(USER / "timer.c")] if flags is FAST else [])]
+    objects = [str(folder / f"{case.name}{i}.o") for i in range(len(sources))]
+    for source, made in zip(sources, objects, strict=True):
+        subprocess.run(["gcc", *flags, f"-march={march}", "-fPIC", *macros, "-c", source, "-o", made], check=True)
+    # linked without -Ofast, which would have subnormal numbers of the whole process be zeros from then on
+    subprocess.run(["gcc", "-shared", "-fopenmp", *objects, "-o", str(library), "-lm"], check=True)
     return ctypes.CDLL(str(library))
 
 
