@@ -3,7 +3,7 @@
     python benchmarks/record.py benchmarks/plans.py [--seconds 3] [--only schedules]
 
 `schedules`: bubble rates that the search finds under a limit of memory, beside those that were printed (Zero Bubble's ZB-2p and ZB-V, and the
-claims for V-Half and V-Min). `found` and `printed` are shares of a step; `memory` is in microbatches. `shardings`: seconds of Alpa's tests.
+claims for V-Half and V-Min: p/2m and 2p/3m, and these shares of the rate of 1F1B). `found` and `printed` are shares of a step; `memory` is in microbatches. `shardings`: seconds of Alpa's tests.
 `model`: GPT-2 over 4 devices, cold and with its kernel prices known. `runs`: random plans on 2 and 4 ranks, in integers: how many had the bits of
 one process, and of runs with a planted mistake how many were caught. `prediction`: steps on 2 ranks, predicted and measured."""
 
@@ -24,21 +24,21 @@ from pathlib import Path
 from tilewright import cache, devices
 from tilewright.placement import (
     KernelPrices,
-    Link,
     MeshAxis,
     Model,
     PartCosts,
-    PlanError,
     TransformerSize,
     equal_parts,
+    generate,
     perceptron,
     plan,
     search_schedule,
     search_shardings,
+    simulate,
     transformer,
 )
 from tilewright.placement.model_graphs import GPT2
-from tilewright.placement.network import measure
+from tilewright.placement.network import ASSUMED, measure
 from tilewright.placement.running.launcher import run
 from tilewright.placement.running.prediction import layer_times, predicted
 from tilewright.placement.running.run_spec import RunSpec, drawn
@@ -64,18 +64,11 @@ def schedules(seconds: float) -> None:
     for p, m, f, b, w, c, printed in ZB_V:
         found = search_schedule(p, m, equal_parts(2 * p, PartCosts(f, b, w), c), 2 * p, "v", seconds=3 * seconds)
         row(table="ZB-V", p=p, m=m, found=round(found.line.bubble, 4), printed=printed, memory=max(found.line.memory) / 2)
-    for p in (4, 6, 8):
-        m = 3 * p
-        for name, share, memory in (("V-Half", 1 / 2, p / 2), ("V-Min", 2 / 3, p / 3)):
-            for more in (0, 1):
-                chunks = round(2 * memory + 0.499) + more
-                try:
-                    found = search_schedule(p, m, equal_parts(2 * p, PartCosts(1, 1, 1)), chunks, "v", seconds=seconds)
-                except PlanError as e:
-                    row(table=name, p=p, m=m, memory=chunks / 2, found=None, why=str(e))
-                    continue
-                claimed = round(share * (p - 1) / (m + p - 1), 4)
-                row(table=name, p=p, m=m, found=round(found.line.bubble, 4), printed=claimed, memory=chunks / 2)
+    for p, m in ((4, 12), (6, 18), (8, 24), (8, 64), (16, 48)):
+        for name, share, memory in (("v-half", 1 / 2, (p + 2) // 2), ("v-min", 2 / 3, (p + 4) // 3)):
+            line = simulate(generate(name, p, m), equal_parts(2 * p, PartCosts(1, 1, 1)))
+            claimed = {"printed": round(share * p / m, 4), "share_of_1f1b": round(share * (p - 1) / (m + p - 1), 4)}
+            row(table=name, p=p, m=m, found=round(line.bubble, 4), memory=max(line.memory) / 2, printed_memory=memory, **claimed)
 
 
 def shardings(_: float) -> None:
@@ -111,7 +104,7 @@ def model(_: float) -> None:
         prices = KernelPrices(devices.get("cpu"), 1, store)
         for memory, known in ((math.inf, False), (math.inf, True), (2e9, True)):
             began, cpu = time.perf_counter(), time.process_time()
-            found = plan(gpt2, 4, 8, prices, Link(13e-6, 1 / 3.4e9), memory)
+            found = plan(gpt2, 4, 8, prices, ASSUMED, memory)
             shown = {"seconds": round(time.perf_counter() - began, 2), "cpu_s": round(time.process_time() - cpu, 2), "priced": known}
             limit = None if math.isinf(memory) else memory
             row(table="GPT-2", memory=limit, plan=found.best.name, step_s=found.best.step, others=len(found.others), **shown)

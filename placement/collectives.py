@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from .errors import PlanError
 
@@ -13,13 +14,14 @@ KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send")
 @dataclass(frozen=True)
 class MeshAxis:
     """`n` devices in a row: a collective of b bytes takes `alpha` seconds, and `beta` seconds for each byte that a
-    device sends. `extra`: seconds more of an all-reduce, an all-gather and a reduce-scatter (Alpa has .01, .1 and .001
-    in its units)."""
+    device sends. `rates`: (alpha, beta) of kinds that were measured. `extra`: seconds more of an all-reduce, an
+    all-gather and a reduce-scatter (Alpa has .01, .1 and .001 in its units)."""
 
     n: int
     alpha: float = 0.0
     beta: float = 0.0
     extra: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    rates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -38,7 +40,8 @@ class MeshAxis:
         if self.n == 1:
             return 0.0
         more = dict(zip(KINDS, self.extra)).get(kind, 0.0)
-        return self.alpha + self.beta * self.sent(kind, nbytes) + more
+        alpha, beta = self.rates.get(kind, (self.alpha, self.beta))
+        return alpha + beta * self.sent(kind, nbytes) + more
 
 
 Mesh = tuple[MeshAxis, ...]

@@ -1,14 +1,16 @@
 """The pipeline schedules of the literature, generated for any number of stages and microbatches.
 
 GPipe (arXiv 1811.06965), 1F1B (PipeDream-Flush, 2006.09503), interleaved (Megatron-LM, 2104.04473), ZB-H1 and ZB-H2
-(Zero Bubble, 2401.10241), ZB-V (2405.15362), DualPipe (DeepSeek's README and paper, 2412.19437)."""
+(Zero Bubble, 2401.10241), ZB-V, V-Half and V-Min (2405.15362), DualPipe (DeepSeek's README and paper, 2412.19437)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from .errors import PlanError
-from .pipeline_schedule import MOST, Block, PipelineSchedule, StageOp, made, one_way, v_shaped
+from .list_schedule import ListProblem, ListScheduler, StageRules, periodic
+from .pipeline_costs import PartCosts, equal_parts
+from .pipeline_schedule import MOST, Block, PipelineSchedule, Place, StageOp, made, one_way, v_shaped
 
 MOST_STAGES, MOST_MICROBATCHES = 1024, 65536
 
@@ -100,6 +102,29 @@ def zb_v(stages: int, microbatches: int) -> PipelineSchedule:
     return made("zb-v", [v_shaped(p)], [0] * m, orders)
 
 
+def v_half(stages: int, microbatches: int) -> PipelineSchedule:
+    """Two chunks a stage as a V, in about half of 1F1B's memory: (p + 2) // 2 microbatches. Where all passes of a chunk take 1,
+    idle for 3p - 5 if p is even, else 3p - 4."""
+    gaps = (0.0, 0.0, 1.0) if stages % 2 else (3.0, 0.0, 4.0)
+    return _repeated_block("v-half", stages, microbatches, (1.0, 2.0), gaps, (stages + 2) // 2)
+
+
+def v_min(stages: int, microbatches: int) -> PipelineSchedule:
+    """The same in about a third: (p + 4) // 3 microbatches. Idle for 4p - 5."""
+    gaps = (0.0, 0.0, 0.0) if stages % 3 else (2.0, 0.0, 2.0)
+    return _repeated_block("v-min", stages, microbatches, (1.0, 1.0), gaps, (stages + 4) // 3)
+
+
+def _repeated_block(
+    name: str, p: int, m: int, offsets: tuple[float, float], gaps: tuple[float, float, float], held: int
+) -> PipelineSchedule:
+    """A block of six passes of 1 that is repeated every 6. `gaps` keep a stage's passes of unlike microbatches from falling together; W fill
+    what is left."""
+    problem = ListProblem(m, v_shaped(p), equal_parts(2 * p, PartCosts(1, 1, 1)), 2.0 * held)
+    found = ListScheduler(problem, [StageRules(late=2)] * p, periodic(problem, offsets, offsets[::-1], 6.0, gaps))
+    return problem.schedule(name, found.orders)
+
+
 def dualpipe(stages: int, microbatches: int) -> PipelineSchedule:
     """Half of the microbatches from each end; a forward and a backward pass of opposite ways run side by side in the middle. A stage holds
     two parts of the model, so an even number of stages holds it twice."""
@@ -186,6 +211,8 @@ SCHEDULES: dict[str, Callable[[int, int], PipelineSchedule]] = {
     "zb-h1": zb_h1,
     "zb-h2": zb_h2,
     "zb-v": zb_v,
+    "v-half": v_half,
+    "v-min": v_min,
     "dualpipe": dualpipe,
 }
 """The schedules by name, each a function of stages and microbatches."""
@@ -211,12 +238,14 @@ def _check_count(what: str, n: int, most: int) -> None:
         raise PlanError(f"{what} must be from 1 to {most}, not {n}")
 
 
-def applicable(stages: int, microbatches: int) -> Sequence[PipelineSchedule]:
-    """All of them that these numbers allow."""
+def applicable(stages: int, microbatches: int, route: Sequence[Place]) -> Sequence[PipelineSchedule]:
+    """All of them that these numbers allow, over parts that lie so."""
     found = []
-    for name in SCHEDULES:
+    for name in ("zb-v", "v-half", "v-min") if len(route) > stages else ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"):
         try:
-            found.append(generate(name, stages, microbatches))
+            schedule = generate(name, stages, microbatches)
         except PlanError:  # it says which numbers it needs; here it is just not a choice
             continue
+        if schedule.routes == (tuple(route),):
+            found.append(schedule)
     return found

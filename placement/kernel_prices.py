@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .shard_graph import ShardOp
+from .shard_graph import ShardOp, moved
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -29,15 +29,20 @@ class KernelPrices:
         self._bandwidth = BANDWIDTH if limits is None else limits.bandwidth(threads)
         self.sources: Counter[str] = Counter()
 
+    @property
+    def balance(self) -> float:
+        """Operations that the device does in the time of a byte."""
+        return self._peak / self._bandwidth
+
     def __call__(self, op: ShardOp, local: Mapping[str, int]) -> float:
         """Seconds of an operation at its local extents."""
         product = product_shape(op, local)
         if product is None:
             share = math.prod(local.values()) / math.prod(op.axes.values())
-            moved = 4 * sum(math.prod(local.get(axis, 1) for axis in dims) for _, dims in (*op.reads, op.writes))
-            key: tuple[object, ...] = ("moved", moved, op.flops * share)
+            nbytes = moved(op, local)
+            key: tuple[object, ...] = ("moved", nbytes, op.flops * share)
             if key not in self._known:
-                self._known[key] = max(moved / self._bandwidth, op.flops * share / self._peak)
+                self._known[key] = max(nbytes / self._bandwidth, op.flops * share / self._peak)
                 self.sources["model"] += 1
             return self._known[key]
         batch, m, n, k = product

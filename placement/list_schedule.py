@@ -102,21 +102,24 @@ FixedOrder = list[list[tuple[str, int]]]
 """(kind, part) of the forward and backward passes of each stage, in order."""
 
 
-def periodic(problem: ListProblem, forward: Sequence[float], backward: Sequence[float], period: float) -> FixedOrder:
+def periodic(
+    problem: ListProblem, forward: Sequence[float], backward: Sequence[float], period: float, gaps: Sequence[float] = (0.0, 0.0, 0.0)
+) -> FixedOrder:
     """The order of a block that is repeated for each microbatch, every `period` seconds (as the schedules of
     controllable memory, arXiv 2405.15362): `forward` and `backward` are the seconds from a stage's pass to the next
-    stage's, for each chunk. What a stage holds is what lies between its forward and its backward pass, over the
-    period."""
+    stage's, for each chunk, and `gaps` those that a microbatch waits where its forward passes turn to the other chunk,
+    where they end, and where its backward passes turn. What a stage holds is what lies between its forward and its
+    backward pass, over the period."""
     n, parts = len(problem.route), problem.costs.parts
     chunk = [c for _, c in problem.route]
     starts, ends = [0.0], [0.0] * n
     for k in range(n - 1):
         turn = problem.route[k][0] == problem.route[k + 1][0]
-        starts.append(starts[k] + (parts[k].forward if turn else forward[chunk[k]]))
-    ends[-1] = starts[-1] + parts[-1].forward
+        starts.append(starts[k] + (parts[k].forward + gaps[0] if turn else forward[chunk[k]]))
+    ends[-1] = starts[-1] + parts[-1].forward + gaps[1]
     for k in reversed(range(n - 1)):
         turn = problem.route[k][0] == problem.route[k + 1][0]
-        ends[k] = ends[k + 1] + (parts[k + 1].input if turn else backward[chunk[k]])
+        ends[k] = ends[k + 1] + (parts[k + 1].input + gaps[2] if turn else backward[chunk[k]])
     orders: FixedOrder = []
     for stage in range(problem.stages):
         own = problem.parts_of(stage)

@@ -1,4 +1,5 @@
-"""What lies between devices: seconds and seconds a byte of each collective, measured between processes of this machine and kept."""
+"""What lies between devices: seconds and seconds a byte of each collective, and what work side by side costs each other, measured between
+processes of this machine and kept."""
 
 from __future__ import annotations
 
@@ -7,17 +8,20 @@ import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..files import folders
-from ..files.write_file import replace
+from ..files.write_file import replace as write
 from .collectives import MeshAxis
 from .errors import PlanError
 from .pipeline_costs import Link
 
 MEASURED = ("send", "all-reduce", "all-gather", "reduce-scatter")
+RESOURCES = ("compute", "memory", "network")
+"""What an operation of a device is limited by."""
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,14 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class MeasuredLinks:
-    """`rates` by collective, between `ranks` processes. `date`: ISO 8601, UTC."""
+class Network:
+    """`rates` by collective, between `ranks` processes. `date`: ISO 8601, UTC; '' where they are assumed. `slowed`: how many times as long work
+    that one resource limits takes beside work that another limits, on one device; empty where that was not measured."""
 
     date: str
     ranks: int
     rates: Mapping[str, Rate]
+    slowed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def link(self) -> Link:
@@ -43,24 +49,48 @@ class MeasuredLinks:
         return Link(self.rates["send"].alpha, self.rates["send"].beta)
 
     def axis(self, n: int) -> MeshAxis:
-        """An axis of a mesh of `n` devices: the rates of an all-reduce, which most plans need most."""
-        return MeshAxis(n, self.rates["all-reduce"].alpha, self.rates["all-reduce"].beta)
+        """An axis of a mesh of `n` devices, with the rates of each collective; what was not measured has those of an all-reduce."""
+        r = self.rates["all-reduce"]
+        return MeshAxis(n, r.alpha, r.beta, rates={kind: (x.alpha, x.beta) for kind, x in self.rates.items()})
+
+    def faster(self, times: float) -> Network:
+        """The same with so many times the bandwidth."""
+        return replace(self, rates={kind: replace(r, beta=r.beta / times) for kind, r in self.rates.items()})
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": 1, "date": self.date, "ranks": self.ranks, "rates": {k: asdict(r) for k, r in self.rates.items()}}
+        rates = {k: asdict(r) for k, r in self.rates.items()}
+        return {
+            "schema": SCHEMA,
+            "date": self.date,
+            "ranks": self.ranks,
+            "rates": rates,
+            "slowed": {k: dict(x) for k, x in self.slowed.items()},
+        }
 
     @staticmethod
-    def from_json(data: Any) -> MeasuredLinks:
+    def from_json(data: Any) -> Network:
         """Raises PlanError where this is not what `to_json` made."""
         try:
-            if data["schema"] != 1 or set(data["rates"]) != set(MEASURED):
+            if data["schema"] != SCHEMA or set(data["rates"]) != set(MEASURED):
                 raise ValueError("of another version")
+            slowed = {a: {b: float(data["slowed"][a][b]) for b in RESOURCES if b != a} for a in RESOURCES}
+            if not all(math.isfinite(x) and x >= 1 for by in slowed.values() for x in by.values()):
+                raise ValueError("work beside other work is faster than alone")
             rates = {str(k): Rate(float(r["alpha"]), float(r["beta"]), float(r["off"])) for k, r in data["rates"].items()}
             if not all(math.isfinite(x) and x >= 0 for r in rates.values() for x in (r.alpha, r.beta, r.off)):
                 raise ValueError("a rate is negative")
-            return MeasuredLinks(str(data["date"]), int(data["ranks"]), rates)
+            return Network(str(data["date"]), int(data["ranks"]), rates, slowed)
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise PlanError(f"the measured links are damaged ({e}): measure them again with tune devices --links") from None
+
+
+def uniform(alpha: float, beta: float) -> Network:
+    """Links that were not measured: every collective has these rates."""
+    return Network("", 0, dict.fromkeys(MEASURED, Rate(alpha, beta)))
+
+
+ASSUMED = uniform(13e-6, 1 / 3.4e9)
+"""Of two processes of a machine, where none was measured."""
 
 
 def fitted(kind: str, ranks: int, times: Sequence[tuple[float, float]]) -> Rate:
@@ -79,17 +109,18 @@ def fitted(kind: str, ranks: int, times: Sequence[tuple[float, float]]) -> Rate:
     return Rate(alpha, beta, off)
 
 
-def measure(ranks: int = 2) -> MeasuredLinks:
-    """Measure between so many processes of this machine (about two seconds), and keep it. Raises PlanError where no MPI is there."""
+def measure(ranks: int = 2) -> Network:
+    """Measure between so many processes of this machine (about four seconds), and keep it. Raises PlanError where no MPI is there."""
     from .running.launcher import launched
 
     found = launched(f"{__package__}.running.link_times", ranks, {}, 60.0)
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    links = MeasuredLinks(date, ranks, {kind: fitted(kind, ranks, [(b, t) for b, t in found[kind]]) for kind in MEASURED})
+    rates = {kind: fitted(kind, ranks, [(b, t) for b, t in found["seconds"][kind]]) for kind in MEASURED}
+    links = Network(date, ranks, rates, found["slowed"])
     file = place()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace(file, json.dumps(links.to_json(), indent=1) + "\n")
+        write(file, json.dumps(links.to_json(), indent=1) + "\n")
     except OSError as e:
         raise PlanError(
             f"cannot keep the measured links in {file}: {e.strerror}; make the directory writable or set XDG_STATE_HOME"
@@ -102,7 +133,7 @@ def place() -> Path:
     return folders.state() / f"links-{platform.node() or 'here'}.json"
 
 
-def kept() -> MeasuredLinks | None:
+def kept() -> Network | None:
     """What was measured on this machine; None if nothing was. Raises PlanError where the file is damaged."""
     try:
         text = place().read_text()
@@ -114,4 +145,4 @@ def kept() -> MeasuredLinks | None:
         data = json.loads(text)
     except (ValueError, RecursionError) as e:
         raise PlanError(f"the measured links {place()} are damaged ({e}): measure them again with tune devices --links") from None
-    return MeasuredLinks.from_json(data)
+    return Network.from_json(data)

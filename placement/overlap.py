@@ -6,13 +6,18 @@ answer is one batch: no split."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from .errors import PlanError
+from .network import RESOURCES
+from .shard_graph import ShardOp, moved
+from .shard_search import ShardPlan
+from .shardings import Collective, Price, laid_out_anew
 
-RESOURCES = ("compute", "memory", "network")
+BATCH = "b"
+"""The axis that is split: sequences of a batch."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,55 @@ class SharedDevice(Protocol):
         """How many times as long a task takes while another runs: 1 or more."""
 
 
+class PlannedPasses:
+    """The passes of a microbatch of a planned stage as `tasks`, priced as the plan was. `balance`: operations a byte above which computing binds,
+    not memory. `slowed`: as measured (`network.Network`)."""
+
+    def __init__(self, plan: ShardPlan, price: Price, balance: float, slowed: Mapping[str, Mapping[str, float]]) -> None:
+        self.tasks: list[OverlapTask] = []
+        self._plan, self._price, self._slowed = plan, price, slowed
+        self._ops: dict[str, ShardOp] = {}
+        self._sent: dict[str, Collective] = {}
+        made = plan.graph.made_by()
+        for op in plan.graph.ops:
+            way, phase = plan.ops[op.name], plan.graph.phase(op)
+            if phase == "update":
+                continue
+            for (name, _), layout in zip(op.reads, way.reads):
+                source = plan.ops[made[name].name].writes if name in made else plan.arrays[name]
+                self._send(laid_out_anew(plan.graph.arrays[name], source, layout, plan.mesh))
+            self._ops[op.name] = op
+            share = math.prod(way.local.values()) / max(math.prod(op.axes.values()), 1)
+            compute = op.flops * share > balance * moved(op, way.local)
+            self.tasks.append(OverlapTask(op.name, "compute" if compute else "memory"))
+            if phase != "weight":  # those are added up once a step
+                self._send(way.collectives)
+
+    def _send(self, collectives: Sequence[Collective]) -> None:
+        for c in collectives:
+            name = f"{c.kind} of {c.why}, {len(self.tasks)}"
+            self._sent[name] = c
+            self.tasks.append(OverlapTask(name, "network"))
+
+    @property
+    def pieces(self) -> tuple[int, ...]:
+        """Numbers of nano-batches into which every operation's sequences on a device can be cut."""
+        counts = [self._plan.ops[name].local[BATCH] for name, op in self._ops.items() if BATCH in op.axes]
+        return tuple(n for n in (2, 3, 4) if counts and all(count % n == 0 for count in counts))
+
+    def seconds(self, task: OverlapTask, share: float) -> float:
+        if task.name in self._sent:
+            c = self._sent[task.name]
+            return self._plan.mesh[c.axis].seconds(c.kind, c.nbytes * share)
+        op, local = self._ops[task.name], self._plan.ops[task.name].local
+        if BATCH in local:
+            return self._price(op, {**local, BATCH: round(local[BATCH] * share)})
+        return share * self._price(op, local)
+
+    def slowed(self, task: OverlapTask, beside: OverlapTask) -> float:
+        return self._slowed[task.resource][beside.resource]
+
+
 @dataclass(frozen=True)
 class BatchSplit:
     """`pieces`: nano-batches; 1 is no split. `seconds`: of the whole. `tried`: seconds by number of pieces."""
@@ -47,9 +101,11 @@ class BatchSplit:
 
     @property
     def said(self) -> str:
-        if self.pieces == 1:
-            return "no split: nothing is gained by running nano-batches side by side"
-        return f"{self.pieces} nano-batches: {self.tried[1] / self.seconds:.2f}x as fast as one batch"
+        if self.pieces > 1:
+            return f"{self.pieces} nano-batches: {self.tried[1] / self.seconds:.2f}x as fast as one batch"
+        if len(self.tried) == 1:
+            return "no split: a device has too few sequences of a microbatch"
+        return "no split: nothing is gained by running nano-batches side by side"
 
 
 def best_split(tasks: Sequence[OverlapTask], device: SharedDevice, pieces: Sequence[int] = (2, 3, 4)) -> BatchSplit:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from .collectives import Mesh, MeshAxis
+from .collectives import Mesh
 from .errors import PlanError
 from .handcrafted import generate
-from .pipeline_costs import Link, PartCosts, PipelineCosts
+from .network import Network
+from .pipeline_costs import PartCosts, PipelineCosts
 from .pipeline_schedule import PipelineSchedule
 from .shard_graph import ShardGraph
 from .shard_search import ShardPlan, search_shardings
@@ -118,8 +119,8 @@ def meshes(n: int) -> Iterator[tuple[int, ...]]:
     yield from ((a, n // a) for a in range(2, math.isqrt(n) + 1) if n % a == 0)
 
 
-def plan(model: Model, devices: int, batch: int, price: Price, link: Link, memory: float = math.inf) -> Found:
-    """The best plan found. `link`: between any two devices. Raises PlanError where none fits, with the least memory that would."""
+def plan(model: Model, devices: int, batch: int, price: Price, network: Network, memory: float = math.inf) -> Found:
+    """The best plan found. `network`: between any two devices. Raises PlanError where none fits, with the least memory that would."""
     if devices < 1:
         raise PlanError(f"a plan needs one device at least, not {devices}")
     made: list[DevicePlan] = []
@@ -129,9 +130,9 @@ def plan(model: Model, devices: int, batch: int, price: Price, link: Link, memor
             rejected.append((f"{stages} stages", f"{model.name} has {model.layers} layers"))
             continue
         for shape in meshes(devices // stages):
-            mesh = tuple(MeshAxis(n, link.alpha, link.beta) for n in shape)
+            mesh = tuple(map(network.axis, shape))
             try:
-                made += _plans(model, stages, mesh, batch, price, link, memory)
+                made += _plans(model, stages, mesh, batch, price, network, memory)
             except PlanError as e:
                 rejected.append((f"{stages} stages of {' x '.join(map(str, shape))} devices", str(e)))
     if not made:
@@ -140,7 +141,7 @@ def plan(model: Model, devices: int, batch: int, price: Price, link: Link, memor
     return Found(best, tuple(others), tuple(rejected))
 
 
-def _plans(model: Model, stages: int, mesh: Mesh, batch: int, price: Price, link: Link, memory: float) -> Iterator[DevicePlan]:
+def _plans(model: Model, stages: int, mesh: Mesh, batch: int, price: Price, network: Network, memory: float) -> Iterator[DevicePlan]:
     """Plans with so many stages, one for each number of microbatches and order that fits."""
     counts = [1] if stages == 1 else [m for m in (stages, 2 * stages, 4 * stages, batch) if batch % m == 0 and m <= batch]
     if not counts:
@@ -149,7 +150,7 @@ def _plans(model: Model, stages: int, mesh: Mesh, batch: int, price: Price, link
     for m in dict.fromkeys(counts):
         try:
             cuts = [range(model.layers)] if stages == 1 else cut(model, stages, _layer_costs(model, mesh, batch // m, price, m), m)
-            for made in _scheduled(model, cuts, mesh, batch, m, price, link, memory):
+            for made in _scheduled(model, cuts, mesh, batch, m, price, network, memory):
                 fits += 1
                 yield made
         except PlanError as e:
@@ -213,7 +214,7 @@ def cut(model: Model, stages: int, cost: Callable[[int, bool], tuple[float, floa
 
 
 def _scheduled(
-    model: Model, cuts: list[range], mesh: Mesh, batch: int, m: int, price: Price, link: Link, memory: float
+    model: Model, cuts: list[range], mesh: Mesh, batch: int, m: int, price: Price, network: Network, memory: float
 ) -> Iterator[DevicePlan]:
     """The cut stages under each order that fits into memory."""
     p, sequences, shape = len(cuts), batch // m, tuple(axis.n for axis in mesh)
@@ -228,7 +229,7 @@ def _scheduled(
             except PlanError as e:
                 why = str(e)
                 continue
-        line = simulate(schedule, PipelineCosts([s.costs for s in stages], link))
+        line = simulate(schedule, PipelineCosts([s.costs for s in stages], network.link))
         once = max(sum(s.plan.phases["update"]) for s in stages)
         if max(line.memory) > memory * (1 + 1e-9):
             why = f"{schedule.name} holds {max(line.memory):.4g} bytes"
@@ -256,9 +257,9 @@ def _stage(model: Model, layers: range, mesh: Mesh, sequences: int, m: int, in_f
     return PlannedStage(layers, found, costs)
 
 
-def at_twice_the_bandwidth(model: Model, found: Found, price: Price, link: Link, memory: float) -> Found:
+def at_twice_the_bandwidth(model: Model, found: Found, price: Price, network: Network, memory: float) -> Found:
     """The same question, on links of twice the bandwidth."""
-    return plan(model, found.best.devices, found.best.batch, price, replace(link, beta=link.beta / 2), memory)
+    return plan(model, found.best.devices, found.best.batch, price, network.faster(2), memory)
 
 
 def layouts_of(stage: PlannedStage) -> dict[str, str]:

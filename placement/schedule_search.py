@@ -15,7 +15,7 @@ from .errors import PlanError
 from .handcrafted import applicable
 from .list_schedule import FixedOrder, ListProblem, ListScheduler, StageRules, periodic
 from .pipeline_costs import PipelineCosts
-from .pipeline_schedule import PipelineSchedule, one_way, v_shaped
+from .pipeline_schedule import one_way, v_shaped
 from .simulator import Timeline, simulate
 
 LAYOUTS = {"one-way": one_way, "v": v_shaped}
@@ -67,7 +67,7 @@ def search_schedule(
         exact = small and find_spec("ortools") is not None
     search = _LocalSearch(problem, 0.3 * seconds if exact else seconds, random.Random(seed))
     best = search.run()
-    for schedule in _known(problem):
+    for schedule in applicable(problem.stages, problem.microbatches, problem.route):
         line = simulate(schedule, costs)
         search.tried += 1
         if max(line.memory) <= memory * (1 + 1e-9) and (best is None or line.step < best.step):
@@ -86,13 +86,6 @@ def search_schedule(
     return FoundSchedule(best, min(bound, best.step), proven, search.tried, time.perf_counter() - began)
 
 
-def _known(problem: ListProblem) -> Iterator[PipelineSchedule]:
-    """The literature's schedules over the same parts."""
-    for schedule in applicable(problem.stages, problem.microbatches):
-        if schedule.routes == (problem.route,):
-            yield schedule
-
-
 def _first_rules(problem: ListProblem) -> Iterator[StageRules]:
     parts = problem.costs.parts
     f, w = max(x.forward for x in parts), max(x.weight for x in parts)
@@ -109,7 +102,7 @@ def _first_rules(problem: ListProblem) -> Iterator[StageRules]:
 def _first_orders(problem: ListProblem) -> Iterator[FixedOrder]:
     """The orders of forward and backward passes in the literature's schedules over the same parts."""
     part = {place: k for k, place in enumerate(problem.route)}
-    for schedule in _known(problem):
+    for schedule in applicable(problem.stages, problem.microbatches, problem.route):
         kinds = [[(op.kind[0], part[stage, op.chunk]) for (op,) in order if op.kind != "W"] for stage, order in enumerate(schedule.orders)]
         yield kinds
 
@@ -157,12 +150,13 @@ class _LocalSearch:
         parts, draw = self.problem.costs.parts, self._draw
         go = max((self.problem.transfer(k) for k in range(len(parts) - 1)), default=0.0)
         f, b = max(x.forward for x in parts) + go, max(x.input for x in parts) + go
-        stretch = [draw.choice((1, 1.25, 1.5, 2, 2.5, 3, 4)) for _ in range(2 * self._chunks)]
+        stretch = [draw.choice((1, 1, 1.25, 1.5, 2, 2, 2.5, 3, 4)) for _ in range(2 * self._chunks)]
         period = max(
             sum(sum((parts[k].forward, parts[k].input, parts[k].weight)) for k in self.problem.parts_of(s))
             for s in range(self.problem.stages)
         )
-        return periodic(self.problem, [x * f for x in stretch[: self._chunks]], [x * b for x in stretch[self._chunks :]], period)
+        gaps = [draw.randrange(5) * f for _ in range(3)]
+        return periodic(self.problem, [x * f for x in stretch[: self._chunks]], [x * b for x in stretch[self._chunks :]], period, gaps)
 
     def _changed(self, rules: list[StageRules]) -> list[StageRules]:
         """The same with one rule changed, on one stage, on this and all after it, on this and all before it, or on all."""

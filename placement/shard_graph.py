@@ -49,6 +49,11 @@ class ShardOp:
         return frozenset(self.axes) - set(self.writes[1])
 
 
+def moved(op: ShardOp, local: Mapping[str, int]) -> float:
+    """Bytes that an operation on float32 reads and writes at its local extents."""
+    return 4.0 * sum(prod(local.get(axis, 1) for axis in dims) for _, dims in (*op.reads, op.writes))
+
+
 @dataclass(frozen=True)
 class ShardGraph:
     """A step of training, or a forward pass. Raises PlanError where an operation does not fit its arrays."""

@@ -103,7 +103,7 @@ def plan(p: Grammar) -> None:
     schedule = one.add_argument(
         "--schedule",
         metavar="NAME",
-        help="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, dualpipe, a FILE.json that --save wrote, or search: the best that is found",
+        help="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipe, a FILE.json that --save wrote, or search: the best that is found",
     )
     p.name_path(schedule, READS)
     one.add_argument("--stages", type=at_least(1), metavar="N", help="stages of the pipeline, a device each")
@@ -124,6 +124,7 @@ def plan(p: Grammar) -> None:
     one.add_argument("--seconds", type=at_least(1), metavar="N", help="of search: how long; default 5")
     p.add_argument("--tensor", type=at_least(1), metavar="N", help="of a run: tensor-parallel ranks of each stage; default 1")
     p.add_argument("--zero", type=int, choices=range(4), metavar="K", help="of a run: ZeRO's stage over data-parallel ranks, 0 to 3")
+    p.add_argument("--backend", choices=("mpi", "gloo"), help="of a run: what ranks talk over, MPI or PyTorch's gloo; default mpi")
     p.add_argument(
         "--memory",
         metavar="SIZE",

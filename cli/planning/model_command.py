@@ -15,7 +15,8 @@ from .schedule_command import size
 if TYPE_CHECKING:
     from ...placement.captured_graph import CapturedPrices
     from ...placement.kernel_prices import KernelPrices
-    from ...placement.pipeline_costs import Link
+    from ...placement.network import Network
+    from ...placement.overlap import BatchSplit
     from ...placement.planner import DevicePlan, Found, Model
 
     Prices = KernelPrices | CapturedPrices
@@ -29,14 +30,30 @@ def run(args: Namespace) -> int:
     from ...placement.planner import at_twice_the_bandwidth
 
     model, prices = asked(args)
-    (link, measured), memory = _link(), _memory(args)
+    network = links()
     found = searched(args, model, prices)
-    faster = at_twice_the_bandwidth(model, found, prices, link, memory)
+    faster = at_twice_the_bandwidth(model, found, prices, network, _memory(args))
+    split = _overlap(found, prices, network)
     if args.json is not None:
-        write(args.json, json.dumps(_facts(found, faster, prices, measured), indent=1) + "\n")
+        write(args.json, json.dumps(_facts(found, faster, prices, network, split), indent=1) + "\n")
     if args.json != "-":
-        _print(found, faster, prices, measured)
+        _print(found, faster, prices, network, split)
     return 0
+
+
+def _overlap(found: Found, prices: Prices, network: Network) -> BatchSplit | str:
+    """Whether nano-batches would make the passes of the stage that works longest faster; or why that is not known."""
+    from ...placement.kernel_prices import KernelPrices
+    from ...placement.overlap import PlannedPasses, best_split
+
+    if not isinstance(prices, KernelPrices):
+        return "a function's batch is none of its named axes"
+    if not network.slowed:
+        return "tune devices --links measures what they cost each other"
+    best = found.best
+    stage = best.stages[max(range(len(best.stages)), key=lambda s: best.line.busy[s])]
+    passes = PlannedPasses(stage.plan, prices, prices.balance, network.slowed)
+    return best_split(passes.tasks, passes, passes.pieces)
 
 
 def searched(args: Namespace, model: Model, prices: Prices) -> Found:
@@ -44,7 +61,7 @@ def searched(args: Namespace, model: Model, prices: Prices) -> Found:
     from ...placement.planner import plan
 
     devices = args.devices or 2
-    return plan(model, devices, args.batch or 2 * devices, prices, _link()[0], _memory(args))
+    return plan(model, devices, args.batch or 2 * devices, prices, links(), _memory(args))
 
 
 def _memory(args: Namespace) -> float:
@@ -87,16 +104,15 @@ def _function(args: Namespace, device: Any, threads: int, store: Any) -> tuple[M
     return Model(args.model, 1, lambda *_: graph, 0.0), CapturedPrices(kernels, device, threads, store)
 
 
-def _link() -> tuple[Link, bool]:
-    """(what is between devices, whether it was measured)."""
+def links() -> Network:
+    """What is between devices: as measured, else as assumed."""
     from ...placement import network
-    from ...placement.pipeline_costs import Link
 
-    measured = network.kept()
-    return (Link(13e-6, 1 / 3.4e9), False) if measured is None else (measured.link, True)
+    return network.kept() or network.ASSUMED
 
 
-def _facts(found: Found, faster: Found, prices: Prices, measured: bool) -> dict[str, Any]:
+def _facts(found: Found, faster: Found, prices: Prices, network: Network, split: BatchSplit | str) -> dict[str, Any]:
+    known = {"said": split} if isinstance(split, str) else {"said": split.said, "pieces": split.pieces, "seconds_by_pieces": split.tried}
     return {
         "schema": 1,
         "plan": _plan(found.best),
@@ -106,8 +122,8 @@ def _facts(found: Found, faster: Found, prices: Prices, measured: bool) -> dict[
         "rejected": [list(r) for r in found.rejected],
         "twice_the_bandwidth": _plan(faster.best),
         "kernel_times": dict(prices.sources),
-        "links_measured": measured,
-        "overlap": "none",
+        "links_measured": bool(network.date),
+        "overlap": known,
     }
 
 
@@ -129,7 +145,7 @@ def _plan(p: DevicePlan) -> dict[str, Any]:
     }
 
 
-def _print(found: Found, faster: Found, prices: Prices, measured: bool) -> None:
+def _print(found: Found, faster: Found, prices: Prices, network: Network, overlap: BatchSplit | str) -> None:
     from ...placement.planner import layouts_of, placement_name
 
     best = found.best
@@ -158,6 +174,6 @@ def _print(found: Found, faster: Found, prices: Prices, measured: bool) -> None:
     )
     print(
         "links       "
-        + ("as measured (tune devices --links)" if measured else "assumed: 13 µs, 3.4 GB/s; tune devices --links measures them")
+        + ("as measured (tune devices --links)" if network.date else "assumed: 13 µs, 3.4 GB/s; tune devices --links measures them")
     )
-    print("overlap     no batch is split to overlap computing and sending: that needs devices to measure it on")
+    print(f"overlap     {f'no batch is split to overlap computing and sending: {overlap}' if isinstance(overlap, str) else overlap.said}")

@@ -16,13 +16,14 @@ def run(args: Namespace) -> int:
     from dataclasses import replace
 
     from ...placement import network
-    from ...placement.running.launcher import check_mpi
+    from ...placement.running.launcher import check
     from ...placement.running.launcher import run as carried_out
     from ...placement.running.prediction import layer_times, predicted
 
-    check_mpi()
+    backend = args.backend or "mpi"
+    check(backend)
     spec = _spec(args)
-    exact, floats = carried_out([spec, replace(spec, dtype="float32", steps=4, **_larger(spec))])
+    exact, floats = carried_out([spec, replace(spec, dtype="float32", steps=4, **_larger(spec))], backend=backend)
     links = network.kept() or network.measure()
     guess = predicted(floats.spec, layer_times(floats.spec), links)
     facts: dict[str, Any] = {

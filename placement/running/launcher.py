@@ -20,10 +20,11 @@ from ..errors import PlanError
 from .run_spec import RunSpec
 
 NEEDS_MPI = "runs need mpi4py and an MPI: pip install 'tilewright[plans]'"
+NEEDS_TORCH = "runs over gloo need PyTorch: pip install torch"
 DEADLINE_S = 120.0
 POLL_S = 0.05
 GRACE_S = 3.0
-"""How long mpiexec may take to end the others when a rank has died."""
+"""How long whoever started the ranks may take to end the others when a rank has died."""
 
 
 @dataclass(frozen=True)
@@ -47,26 +48,35 @@ def check_mpi() -> str:
     return found
 
 
-def run(specs: Sequence[RunSpec], deadline: float = DEADLINE_S, kill: tuple[int, int] | None = None) -> list[Ran]:
+def check(backend: str) -> list[str]:
+    """The command that starts ranks, before their number. Raises PlanError where what it needs is missing."""
+    if backend == "mpi":
+        return [check_mpi(), "-n"]
+    if find_spec("torch") is None:
+        raise PlanError(NEEDS_TORCH)
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+
+
+def run(specs: Sequence[RunSpec], deadline: float = DEADLINE_S, kill: tuple[int, int] | None = None, backend: str = "mpi") -> list[Ran]:
     """Carry out runs of equally many ranks, one after the other, in one set of processes. `deadline`: seconds for all. `kill`: for tests, (run,
-    rank) that is killed in the middle. Raises PlanError where a rank dies, fails or hangs, with its operation."""
-    check_mpi()
+    rank) that is killed in the middle. `backend`: what ranks talk over. Raises PlanError where a rank dies, fails or hangs, with its operation."""
     if len({s.ranks for s in specs}) != 1:
         raise PlanError("runs in one set of processes have equally many ranks")
-    results = launched(f"{__package__}.rank", specs[0].ranks, {"specs": [s.to_json() for s in specs], "kill": kill}, deadline)
+    results = launched(f"{__package__}.rank", specs[0].ranks, {"specs": [s.to_json() for s in specs], "kill": kill}, deadline, backend)
     return [
         Ran(s, tuple(w for r in found for w in r["wrong"]), max(r["seconds"] for r in found), tuple(r["op_seconds"] for r in found))
         for s, found in zip(specs, results)
     ]
 
 
-def launched(module: str, ranks: int, asked: dict[str, Any], deadline: float) -> Any:
+def launched(module: str, ranks: int, asked: dict[str, Any], deadline: float, backend: str = "mpi") -> Any:
     """What rank 0 of so many processes that run `module` wrote. Raises PlanError as `run` does."""
-    mpiexec = check_mpi()
+    start = check(backend)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "specs.json").write_text(json.dumps(asked))
-        command = [mpiexec, "-n", str(ranks), sys.executable, "-m", module, str(folder)]
+        python = [sys.executable] if backend == "mpi" else []
+        command = [*start, str(ranks), *python, "-m", module, str(folder), backend]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_environment(), start_new_session=True
         )
@@ -111,14 +121,14 @@ def _whereabouts(folder: Path, rank: int) -> tuple[int, str]:
 
 
 def _first_killed(folder: Path, ranks: int) -> int | None:
-    """The rank that was killed first, as the ranks' parents noted; None where none was."""
+    """The rank that failed or was killed first; None where none was."""
     killed = {int(p.suffix[1:]): p.read_text() for p in folder.glob("killed.*")}
     when = {r: int(killed[pid]) for r in range(ranks) if killed.get(pid := _whereabouts(folder, r)[0])}
     return min(when, key=lambda r: when[r]) if when else None
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End mpiexec and all that it started."""
+    """End what starts the ranks, and all of them."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return
@@ -131,11 +141,8 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def _why(folder: Path, ranks: int, said: str, dead: int | None, code: int | None) -> str:
     places = {rank: _whereabouts(folder, rank)[1] for rank in range(ranks)}
-    failed = [r for r, what in places.items() if what.startswith("failed")]
-    if failed:
-        return f"rank {failed[0]} {places[failed[0]]}"
     if dead is not None and dead >= 0:
-        return f"rank {dead} died in: {places[dead]}"
+        return f"rank {dead} {'' if places[dead].startswith('failed') else 'died in: '}{places[dead]}"
     if dead == -1:
         return "the run took too long; " + ", ".join(f"rank {r}: {what}" for r, what in places.items())
-    return f"mpiexec ended with {code}: {said.strip()[-400:]}"
+    return f"the ranks ended with {code}: {said.strip()[-400:]}"

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..collectives import MeshAxis
-from ..network import MeasuredLinks
+from ..network import Network
 from ..pipeline_costs import PartCosts, PipelineCosts
 from ..simulator import simulate
 from .launcher import run
@@ -34,7 +33,7 @@ def layer_times(spec: RunSpec) -> LayerTimes:
     return LayerTimes(seconds["F"] / passes, seconds["B"] / passes, seconds["W"] / passes, seconds["U"] / spec.layers)
 
 
-def predicted(spec: RunSpec, times: LayerTimes, links: MeasuredLinks) -> float:
+def predicted(spec: RunSpec, times: LayerTimes, links: Network) -> float:
     """Seconds of a step of a run."""
     schedule, itemsize = spec.pipeline(), np.dtype(spec.dtype).itemsize
     activations = spec.batch * spec.hidden * itemsize
@@ -43,8 +42,7 @@ def predicted(spec: RunSpec, times: LayerTimes, links: MeasuredLinks) -> float:
     for k in range(schedule.parts):
         n = len(spec.layers_of(k))
         weights = 2 * n * spec.hidden * (spec.inner // spec.tensor) * itemsize
-        whole = MeshAxis(spec.data, links.rates["all-gather"].alpha, links.rates["all-gather"].beta)
-        gather = whole.seconds("all-gather", weights) if spec.zero == 3 else 0.0
+        gather = links.axis(spec.data).seconds("all-gather", weights) if spec.zero == 3 else 0.0
         forward, inputs = (n * (x + across) + gather for x in (times.forward, times.input))
         parts.append(PartCosts(forward, inputs, n * times.weight, sent=activations))
     line = simulate(schedule, PipelineCosts(parts, links.link))
@@ -55,14 +53,9 @@ def predicted(spec: RunSpec, times: LayerTimes, links: MeasuredLinks) -> float:
     return line.makespan + once
 
 
-def _update(spec: RunSpec, layers: int, times: LayerTimes, links: MeasuredLinks, itemsize: int, copies: int) -> float:
+def _update(spec: RunSpec, layers: int, times: LayerTimes, links: Network, itemsize: int, copies: int) -> float:
     """Seconds of adding up gradients and updating a part."""
-    n = spec.data * copies
-    nbytes = 2 * layers * spec.hidden * (spec.inner // spec.tensor) * itemsize
-
-    def seconds(kind: str) -> float:
-        return MeshAxis(n, links.rates[kind].alpha, links.rates[kind].beta).seconds(kind, nbytes)
-
+    n, nbytes = spec.data * copies, 2 * layers * spec.hidden * (spec.inner // spec.tensor) * itemsize
     collectives = {0: ("all-reduce",), 1: ("all-reduce", "all-gather"), 2: ("reduce-scatter", "all-gather"), 3: ("reduce-scatter",)}
     share = layers * times.update / (n if spec.zero else 1)
-    return share + (sum(map(seconds, collectives[spec.zero])) if n > 1 else 0.0)
+    return share + sum(links.axis(n).seconds(kind, nbytes) for kind in collectives[spec.zero])

@@ -1,4 +1,4 @@
-"""One rank of a run: `python -m tilewright.placement.running.rank FOLDER`, started by mpiexec. FOLDER/specs.json says
+"""One rank of a run: `python -m tilewright.placement.running.rank FOLDER`, started by the launcher. FOLDER/specs.json says
 what to run; each rank writes where it is into FOLDER/at.RANK, and rank 0 the results into FOLDER/results.json."""
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..pipeline_schedule import StageOp
+from . import ranks
 from . import twin_model as twin
+from .ranks import Ranks
 from .run_spec import RunSpec
 
 WIDTH = 160
@@ -37,9 +39,9 @@ class Whereabouts:
 class HeldPart:
     """A part of the model on this rank: its layers' weights, of which it has a piece (tensor), and with ZeRO pieces of that."""
 
-    def __init__(self, spec: RunSpec, number: int, tensor: int, group: Any) -> None:
+    def __init__(self, spec: RunSpec, number: int, tensor: int, group: Ranks) -> None:
         self.spec, self.group = spec, group
-        self.n, self.me = group.Get_size(), group.Get_rank()
+        self.n, self.me = group.size, group.rank
         width = spec.inner // spec.tensor
         mine = slice(tensor * width, (tensor + 1) * width)
         pairs = [twin.weights(spec, k) for k in spec.layers_of(number)]
@@ -58,9 +60,8 @@ class HeldPart:
 
     def gathered(self) -> np.ndarray[Any, Any]:
         """The whole weights, from all ranks' pieces."""
-        whole = np.empty(self.own.size * self.n, self.own.dtype)
-        self.group.Allgather(self.own, whole)
-        return whole
+        found: np.ndarray[Any, Any] = self.group.all_gather(self.own)
+        return found
 
     def pairs(self) -> list[tuple[Any, Any]]:
         """(A, B) of each layer, as they are now."""
@@ -87,16 +88,10 @@ class HeldPart:
         """Add up the gradients of all ranks that have this part, and do a step. ZeRO decides who has which piece of what."""
         spec, total = self.spec, self.gradient
         if spec.zero < 2:
-            if add_up:
-                total = np.empty_like(self.gradient)
-                self.group.Allreduce(self.gradient, total)
+            total = self.group.all_reduce(self.gradient) if add_up else total
             total = total[self.piece] if spec.zero else total
         else:
-            total = np.empty_like(self.own)
-            if add_up:
-                self.group.Reduce_scatter_block(self.gradient, total)
-            else:
-                total = self.gradient[self.piece]
+            total = self.group.reduce_scatter(self.gradient) if add_up else self.gradient[self.piece]
         if spec.zero == 0:
             self.flat, self.momentum = twin.stepped(spec, self.flat, self.momentum, total)
             self.own = self.flat[self.piece]
@@ -108,21 +103,18 @@ class HeldPart:
 
     def whole(self) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
         """(weights, momenta) of all layers, for the comparison."""
-        momentum = self.momentum
-        if self.spec.zero:
-            momentum = np.empty(self.own.size * self.n, self.own.dtype)
-            self.group.Allgather(self.momentum, momentum)
+        momentum = self.group.all_gather(self.momentum) if self.spec.zero else self.momentum
         return self.split(self.gathered() if self.spec.zero == 3 else self.flat), self.split(momentum)
 
 
 class RankRun:
     """One run on this rank."""
 
-    def __init__(self, world: Any, spec: RunSpec, at: Whereabouts) -> None:
+    def __init__(self, world: Ranks, spec: RunSpec, at: Whereabouts) -> None:
         self.world, self.spec, self.at = world, spec, at
         self.schedule = spec.pipeline()
-        self.stage, self.tensor, self.data = spec.place(world.Get_rank())
-        self.across = world.Split(self.stage * spec.data + self.data, self.tensor)
+        self.stage, self.tensor, self.data = spec.place(world.rank)
+        self.across = world.split(self.stage * spec.data + self.data, self.tensor)
         """Ranks that have the other columns of the same layers."""
         self.groups = [self.across]
         self.parts: dict[int, HeldPart] = {}
@@ -133,12 +125,12 @@ class RankRun:
                 self.parts[chunk] = None  # type: ignore[assignment]
         for part in sorted(holders):
             mine = self.stage in holders[part]
-            group = world.Split(self.tensor if mine else self.spec.tensor, world.Get_rank())
+            group = world.split(self.tensor if mine else self.spec.tensor, world.rank)
             self.groups.append(group)
             if mine:
                 chunk = next(c for (s, c), (_, k) in self.schedule.part_at.items() if s == self.stage and k == part)
                 self.parts[chunk] = HeldPart(spec, part, self.tensor, group)
-        self.sending: list[tuple[Any, Any]] = []
+        self.sending: list[Any] = []
         self.inbox: dict[tuple[str, int, int], Any] = {}
         """Results that stay on this stage."""
         self.seconds: dict[str, list[float]] = {}
@@ -149,16 +141,16 @@ class RankRun:
         with np.errstate(over="ignore"):
             for step in range(self.spec.steps):
                 self.at.say("waits for the others before the step")
-                self.world.Barrier()
+                self.world.barrier()
                 began = time.perf_counter()
                 self._step(step)
                 took.append(time.perf_counter() - began)
         self.at.say("compares")
         wrong = self._compared()
         for group in self.groups:
-            group.Free()
+            group.free()
         ops = {kind: statistics.median(each) * len(each) / self.spec.steps for kind, each in self.seconds.items()}
-        return {"rank": self.world.Get_rank(), "seconds": statistics.median(took[1:] or took), "wrong": wrong, "op_seconds": ops}
+        return {"rank": self.world.rank, "seconds": statistics.median(took[1:] or took), "wrong": wrong, "op_seconds": ops}
 
     def _step(self, step: int) -> None:
         for block in self.schedule.orders[self.stage]:
@@ -170,8 +162,8 @@ class RankRun:
                 if op.kind == "BW":
                     self._weight(op, step)
         self.at.say(f"waits for its sends of step {step}")
-        for request, _ in self.sending:
-            request.Wait()
+        for request in self.sending:
+            request.wait()
         self.sending.clear()
         for chunk, part in sorted(self.parts.items(), key=lambda x: self.schedule.part_at[self.stage, x[0]][1]):
             self.at.say(f"update of step {step}, chunk {chunk} on stage {self.stage}")
@@ -198,8 +190,7 @@ class RankRun:
         if to[0] == self.stage:
             self.inbox[kind, op.microbatch, to[1]] = value
             return
-        request = self.world.Isend(value, self.spec.rank(to[0], self.tensor, self.data), self._tag(kind, op, part))
-        self.sending.append((request, value))
+        self.sending.append(self.world.send(value, self.spec.rank(to[0], self.tensor, self.data), self._tag(kind, op, part)))
 
     def _receive(self, kind: str, op: StageOp) -> tuple[Any, float]:
         """(what came, seconds that it took to come)."""
@@ -211,16 +202,14 @@ class RankRun:
         value = np.empty((self.spec.batch, self.spec.hidden), self.spec.dtype)
         self.at.say(f"{op} on stage {self.stage} waits for stage {source[0]}")
         began = time.perf_counter()
-        self.world.Recv(value, self.spec.rank(source[0], self.tensor, self.data), self._tag(kind, op, part + (-1 if kind == "F" else 1)))
+        self.world.receive(value, self.spec.rank(source[0], self.tensor, self.data), self._tag(kind, op, part + (-1 if kind == "F" else 1)))
         return value, time.perf_counter() - began
 
     def _added(self, value: Any) -> Any:
         """A sum over the tensor-parallel ranks."""
         if self.spec.tensor == 1 or (self.spec.fault == "missing-all-reduce" and self.spec.tensor > 1):
             return value
-        total = np.empty_like(value)
-        self.across.Allreduce(np.ascontiguousarray(value), total)
-        return total
+        return self.across.all_reduce(np.ascontiguousarray(value))
 
     def _forward(self, op: StageOp, step: int) -> float:
         part, waited = self.parts[op.chunk], 0.0
@@ -275,35 +264,33 @@ class RankRun:
         return wrong
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, backend: str) -> int:
     """Run what the folder asks for."""
     watched = _watch(folder)
-    from mpi4py import MPI
-
-    world = MPI.COMM_WORLD
-    at = Whereabouts(folder, world.Get_rank())
+    world = ranks.world(backend)
+    at = Whereabouts(folder, world.rank)
     try:
         at.say("begins")
         asked = json.loads((folder / "specs.json").read_text())
         results = []
         for n, spec in enumerate(asked["specs"]):
             made = RankRun(world, RunSpec(**spec), at)
-            if asked.get("kill") == [n, world.Get_rank()]:
+            if asked.get("kill") == [n, world.rank]:
                 _die_in_the_middle(made)
             mine = made.run()
             at.say("gathers results")
-            all_of_them = world.gather(mine)
-            results.append(all_of_them)
-        if world.Get_rank() == 0:
+            results.append(world.gather(mine))
+        if world.rank == 0:
             (folder / "results.json").write_text(json.dumps(results))
         at.say("done")
         os.write(watched, b".")
         return 0
     except Exception as e:
         at.say(f"failed: {type(e).__name__}: {e}")
+        _note_end(folder, os.getpid())
         os.write(watched, b".")
         traceback.print_exc()
-        world.Abort(1)
+        world.end()
         return 1
 
 
@@ -318,8 +305,13 @@ def _watch(folder: Path) -> int:
     os.closerange(0, read)
     os.closerange(read + 1, 1024)
     if not os.read(read, 1):
-        (folder / f"killed.{rank}").write_text(str(time.monotonic_ns()))
+        _note_end(folder, rank)
     os._exit(0)
+
+
+def _note_end(folder: Path, process: int) -> None:
+    """When a rank failed or was killed: the first one is at fault, for the others then miss it."""
+    (folder / f"killed.{process}").write_text(str(time.monotonic_ns()))
 
 
 def _die_in_the_middle(run: RankRun) -> None:
@@ -337,4 +329,4 @@ def _die_in_the_middle(run: RankRun) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -22,10 +22,13 @@ def test_what_was_measured_is_kept_and_damage_is_said(tmp_path: Path, monkeypatc
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert network.kept() is None
     times = {kind: [[1e3, 1e-5], [1e6, 1e-3]] for kind in network.MEASURED}
-    monkeypatch.setattr(launcher, "launched", lambda *_: times)
+    slowed = {a: {b: 1.5 for b in network.RESOURCES if b != a} for a in network.RESOURCES}
+    monkeypatch.setattr(launcher, "launched", lambda *_: {"seconds": times, "slowed": slowed})
     measured = network.measure()
     assert network.kept() == measured and measured.link.alpha > 0 and measured.axis(4).n == 4
-    for text in ("{", "[]", '{"schema": 1}', network.place().read_text().replace('"alpha": ', '"alpha": -')):
+    assert measured.faster(2).axis(2).seconds("send", 1e6) < measured.axis(2).seconds("send", 1e6), "each collective has its own rate"
+    whole = network.place().read_text()
+    for text in ("{", "[]", '{"schema": 1}', whole.replace('"alpha": ', '"alpha": -'), whole.replace("1.5", "0.5")):
         network.place().write_text(text)
         with pytest.raises(PlanError, match="measure them again"):
             network.kept()

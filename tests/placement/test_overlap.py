@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tilewright.placement import PlanError
-from tilewright.placement.overlap import OverlapTask, best_split, most_tokens_a_second, split_seconds
+
+pytest.importorskip("scipy", reason="plans need SciPy (extra plans)")
+from tilewright.placement import MeshAxis, PlanError, ShardOp, perceptron, search_shardings
+from tilewright.placement.overlap import OverlapTask, PlannedPasses, best_split, most_tokens_a_second, split_seconds
 
 TASKS = [OverlapTask("product", "compute"), OverlapTask("attention", "memory"), OverlapTask("all-reduce", "network")]
 
@@ -42,3 +44,19 @@ def test_the_bound_and_what_is_no_resource() -> None:
     assert most_tokens_a_second(8 * 312e12, 70e9) == pytest.approx(17829, rel=1e-4)
     with pytest.raises(PlanError, match="uses 'disk'; there are compute, memory, network"):
         OverlapTask("load", "disk")
+
+
+def test_the_passes_of_a_plan_are_split_where_sending_hides_behind_computing() -> None:
+    def price(op: ShardOp, local: dict[str, int]) -> float:
+        return 1e-11 * op.flops * local.get("b", 32) / 32
+
+    plan = search_shardings(perceptron(6, 32, 256), (MeshAxis(4, 0, 3e-9),))
+    free = {a: dict.fromkeys(("compute", "memory", "network"), 1.0) for a in ("compute", "memory", "network")}
+    passes = PlannedPasses(plan, price, 0.1, free)
+    assert passes.pieces == (2, 4) and {t.resource for t in passes.tasks} == {"compute", "memory", "network"}
+    sent = sum(passes.seconds(t, 1.0) for t in passes.tasks if t.resource == "network")
+    assert sent == pytest.approx(plan.communication), "what is added up once a step is not there: these weights are split"
+    found = best_split(passes.tasks, passes, passes.pieces)
+    assert found.pieces > 1 and found.seconds < found.tried[1] - 0.3 * sent
+    shared = {a: dict.fromkeys(free, 2.0) for a in free}
+    assert best_split(passes.tasks, PlannedPasses(plan, price, 0.1, shared), passes.pieces).pieces == 1

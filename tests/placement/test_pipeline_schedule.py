@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilewright.placement import (
     SCHEDULES,
@@ -40,7 +40,8 @@ def with_order(stage: int, *blocks: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@given(st.sampled_from(sorted(SCHEDULES)), st.integers(1, 4), st.integers(0, 3))
+@settings(deadline=None)
+@given(st.sampled_from(sorted(SCHEDULES)), st.integers(1, 3), st.integers(0, 2))
 def test_every_schedule_survives_json_and_can_be_simulated(name: str, half: int, more: int) -> None:
     p = 2 * half
     schedule = generate(name, p, 2 * p + p * 2 * more)

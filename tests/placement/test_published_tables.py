@@ -53,6 +53,17 @@ def test_zb_v_is_never_idle_where_all_passes_take_as_long(p: int) -> None:
         assert line.step == 6 * m and max(line.in_flight) == 2 * p  # two chunks of each of p microbatches
 
 
+@pytest.mark.parametrize("p, m", [(4, 12), (8, 24), (9, 27), (16, 48)])
+def test_v_half_and_v_min(p: int, m: int) -> None:
+    """At most (p + 2) // 2 and (p + 4) // 3 microbatches, and half and two thirds of 1F1B's idle time (arXiv 2405.15362 and its README)."""
+    for name, share, held in (("v-half", 1 / 2, (p + 2) // 2), ("v-min", 2 / 3, (p + 4) // 3)):
+        line = simulate(generate(name, p, m), equal_parts(2 * p, PartCosts(1, 1, 1)))
+        assert max(line.in_flight) <= 2 * held and line.memory == line.in_flight
+        assert line.step - 6 * m <= share * 6 * (p - 1) and line.bubble <= share * p / m
+        small = simulate(generate(name, p, 1), equal_parts(2 * p, PartCosts(1, 1, 1)))
+        assert small.makespan >= 4 * p
+
+
 @pytest.mark.parametrize("p, m", [(2, 4), (4, 10), (8, 20)])
 def test_dualpipe(p: int, m: int) -> None:
     """(p/2 - 1)(F&B + B - 3W) with B the whole backward pass, and p + 1 activations (DeepSeek's README); 66 cells a stage for p = 8, m = 20."""

@@ -7,7 +7,6 @@ import pytest
 pytest.importorskip("scipy", reason="plans need SciPy (extra plans)")
 
 from tilewright.placement import (
-    Link,
     MeshAxis,
     Model,
     PlanError,
@@ -22,6 +21,7 @@ from tilewright.placement import (
     zero_stage,
 )
 from tilewright.placement.model_graphs import GraphMaker
+from tilewright.placement.network import uniform
 from tilewright.placement.planner import cut, placement_name
 
 ALPA = (0.01, 0.1, 0.001)
@@ -119,22 +119,22 @@ def _price(op: ShardOp, local: dict[str, int]) -> float:
 
 @pytest.mark.slow
 def test_a_plan_adds_up_and_changes_with_links_and_memory() -> None:
-    found = plan(_model(), 2, 8, _price, Link(1e-6, 1e-10))
+    found = plan(_model(), 2, 8, _price, uniform(1e-6, 1e-10))
     best = found.best
     assert sum(best.parts().values()) == pytest.approx(best.step) and best.binding == "compute"
     assert all(p.step >= best.step for p in found.others)
     assert "data parallel" in placement_name(best.stages[0])
-    slow = plan(_model(), 2, 8, _price, Link(1e-3, 1e-5))
+    slow = plan(_model(), 2, 8, _price, uniform(1e-3, 1e-5))
     assert slow.best.step > best.step and placement_name(slow.best.stages[0]) == "every device does the same"
-    some = plan(_model(), 2, 8, _price, Link(1e-6, 1e-8)).best
+    some = plan(_model(), 2, 8, _price, uniform(1e-6, 1e-8)).best
     assert best.step < some.step < slow.best.step and some.parts()["gradients and parameters between devices"] > 0
     least = min(p.memory for p in (best, *found.others))
-    assert plan(_model(), 2, 8, _price, Link(1e-6, 1e-10), memory=1.01 * least).best.memory <= 1.01 * least
+    assert plan(_model(), 2, 8, _price, uniform(1e-6, 1e-10), memory=1.01 * least).best.memory <= 1.01 * least
     with pytest.raises(PlanError, match="bytes is the least"):
-        plan(_model(), 2, 8, _price, Link(1e-6, 1e-10), memory=0.2 * least)
+        plan(_model(), 2, 8, _price, uniform(1e-6, 1e-10), memory=0.2 * least)
 
 
 def test_more_stages_than_layers_are_no_plan_and_layers_are_cut_evenly() -> None:
-    found = plan(_model(1), 2, 2, _price, Link(1e-6, 1e-10))
+    found = plan(_model(1), 2, 2, _price, uniform(1e-6, 1e-10))
     assert ("2 stages", "small has 1 layers") in found.rejected
     assert cut(_model(7), 3, lambda n, last: (n + 2 * last, 0.0), 8) == [range(0, 3), range(3, 6), range(6, 7)]
