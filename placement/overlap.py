@@ -18,6 +18,8 @@ from .shardings import Collective, Price, laid_out_anew
 
 BATCH = "b"
 """The axis that is split: sequences of a batch."""
+LEAST_GAIN = 1e-3
+"""The share of the time that more nano-batches must save."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class BatchSplit:
 def best_split(tasks: Sequence[OverlapTask], device: SharedDevice, pieces: Sequence[int] = (2, 3, 4)) -> BatchSplit:
     """The number of nano-batches with the shortest time."""
     tried = {n: split_seconds(tasks, device, n) for n in sorted({1, *pieces})}
-    best = min(tried, key=lambda n: (tried[n], n))
+    best = next(n for n in tried if tried[n] <= (1 + LEAST_GAIN) * min(tried.values()))
     return BatchSplit(best, tried[best], tried)
 
 
