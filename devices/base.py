@@ -264,6 +264,13 @@ class Memory(ABC):
         """Arrays of another library in this device's memory; None where none of them is. Raises UsageError where only some are."""
         return None
 
+    def forget(self, handle: int) -> None:  # noqa: B027  (a handle may be all there is)
+        """An array of another library, whose handle `DeviceArrays.handles` gave, is not used any more."""
+
+    def exported(self, handle: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A buffer as an array of another library, which keeps it when it is freed here; None where this device's memory is no library's."""
+        return None
+
     def interface(self, handle: int) -> dict[str, Any] | None:
         """What other libraries are told of a buffer by the CUDA array interface, but for shape and type; None where they cannot use it."""
         return None

@@ -77,7 +77,7 @@ class Measurer:
         bound results are held, where that is another one (`ir.lower_precision`). `prepare`: makes inputs and references,
         where `kernel` is something that only it and `compile` understand (a user's source). `energy`: 'energy' or 'dynamic-energy'
         fills `Measurement.energy`. `policy`: where operands lie (the caller keeps other cores busy). Raises DeviceError where the device cannot run here, NoRoom for operands that memory cannot hold."""
-        self.kernel, self.vars, self.seed = kernel, dict(vars or {}), seed
+        self.kernel, self.vars, self.seed, self.deadline_s = kernel, dict(vars or {}), seed, deadline_s
         self.device = devices.get(device)
         self.device.check()
         if self.device.isolation not in ("fork", "worker"):
@@ -190,7 +190,7 @@ class Measurer:
         """Measure a winner again in full: whole-number inputs, on which results must be exact where no rounding can
         happen; zeros, subnormals, infinities, NaN and the largest numbers (without the last three where an option
         regroups factors); other random inputs, also at other addresses, on which many runs must agree bit for bit
-        unless the schedule is declared NONDET. The result's `checks`
+        unless the schedule is declared NONDET. Where Oclgrind is installed, it runs the first groups of OpenCL C. The result's `checks`
         say what was done."""
         checks: tuple[str, ...] = ()
         compared = 0
@@ -199,7 +199,16 @@ class Measurer:
             checks, compared = (*checks, *last.checks), compared + last.compared
             if not last.ok:
                 break
-        return replace(last, checks=checks, compared=compared)
+        said = self._fault(built) if last.ok else None
+        if said:
+            return replace(last, outcome=Outcome.wrong, detail=f"Oclgrind: {said}", checks=checks, compared=compared)
+        return replace(last, checks=checks if said is None else (*checks, "oclgrind"), compared=compared)
+
+    def _fault(self, built: Built) -> str | None:
+        """What Oclgrind says of the first groups of a winner in OpenCL C; None where it is not asked."""
+        from .checking.sanitise import fault
+
+        return fault(self.kernel, built.source, self.vars, self.seed, self.deadline_s)
 
     def _second_data(self, flushes: bool, regroups: bool) -> list[Data]:
         """The inputs of a second check. What drivers of other devices make of special values is theirs."""

@@ -73,7 +73,7 @@ class Measurement:
     can say. `checks`: what it passed, in order: 'random', 'whole' (numbers), 'fresh' (other random inputs), 'special' and
     'edges' (see `measure.inputs`; of heavy kernels a part of the outer axis): inputs on which all outputs were
     compared with the reference; 'repeat16' (or another number): so many runs gave the same bits, within the bound where the
-    schedule is NONDET; 'aligned': operands at other addresses. `compared`: runs whose outputs were compared. `note`: what to
+    schedule is NONDET; 'aligned': operands at other addresses; 'oclgrind': no race, nor access out of bounds, in the first groups. `compared`: runs whose outputs were compared. `note`: what to
     tell of the reference, such as that much of it is NaN.
 
     `energy`: where it was asked for and could be read. `scratch`: bytes of memory beside the arguments that a call takes

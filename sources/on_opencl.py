@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices.base import Executable
 from ..ir.dtypes import dtype
-from ..ir.errors import BuildError, MeasureError, UsageError
+from ..ir.errors import BuildError, DeviceError, MeasureError, UsageError
+from ..log import logger
 from .source_spec import LocalBytes, SourceSignature, check_group
 
 if TYPE_CHECKING:
     from ..devices.opencl.device import OpenClDevice
 
+log = logger("sources")
+
 _MAGIC = b"tilewright opencl source 1\n"
-_BATCH = 64
-"""Calls, at most, that are queued before anybody waits."""
-_BATCH_S = 0.02
+MOST_SHARED = 1 << 20
+"""Bytes of `__local` memory that a group may take under Oclgrind: a device's own limit was asked before."""
 _TYPES = {
     "char": "int8", "uchar": "uint8", "short": "int16", "ushort": "uint16", "int": "int32", "uint": "uint32", "long": "int64",
     "ulong": "uint64", "half": "float16", "float": "float32", "double": "float64", "bool": "bool",
@@ -91,6 +93,35 @@ def _kernel(session: Any, program: Any, s: SourceSignature) -> Any:
     return kernel
 
 
+GROUPS = 2
+"""Groups in each dimension that Oclgrind runs: it interprets about a million operations a second."""
+_COUNTS = re.compile(r"\bget_(num_groups|global_size|enqueued_num_sub_groups)\b")
+
+
+def fault(text: str, s: SourceSignature, arrays: Sequence[Any], limit_s: float) -> str | None:
+    """What Oclgrind objects to in the first groups of a launch (in all of them, where the text asks how many there are): races, barriers
+    that not all threads come to, accesses out of bounds. '' where it found nothing, None where it could not be asked. `arrays`: what they
+    begin as."""
+    from ..devices.opencl.oclgrind import CheckedCall
+
+    counts = s.grid if _COUNTS.search(text) else [min(n, GROUPS) for n in s.grid]
+    arguments: list[dict[str, Any]] = []
+    for value in s.order:
+        if isinstance(value, int):
+            arguments.append({"array": value, "upload": True})
+        else:
+            arguments.append({"local": value.count} if isinstance(value, LocalBytes) else {"value": value.hex()})
+    threads = [n * t for n, t in zip(counts, s.block, strict=True)]
+    shared = sum(v.count for v in s.order if isinstance(v, LocalBytes))
+    call = CheckedCall(text, options(s), arguments, [(s.function, threads, s.block)], max(shared, MOST_SHARED))
+    try:
+        found = call.run(arrays, (), limit_s, uninitialised=False).findings
+    except (BuildError, DeviceError, MeasureError) as e:
+        log.info("%s was not checked by Oclgrind: %s", s.function, e)
+        return None
+    return next((" ".join(f.text.split()) for f in found if f.kind != "other"), "")
+
+
 class ClSource(Executable):
     """A built kernel. Pointers are handles of the session's buffers."""
 
@@ -139,20 +170,15 @@ class ClSource(Executable):
     ) -> list[float]:
         if not pointer_sets or repeats < 1:
             raise UsageError("timing needs at least one set of pointers and one repeat")
-        out: list[float] = []
-        batch = 1
+        from ..devices.opencl.device import timed
+
+        def call(i: int) -> list[Any]:
+            self._restore(pointer_sets[0])
+            return [self._launch(pointer_sets[i % len(pointer_sets)])]
+
         with self._failing():
             self._keep(pointer_sets[0])
-            while len(out) < repeats and (not out or sum(out) <= limit_s):
-                events = []
-                for i in range(len(out), min(len(out) + batch, repeats)):
-                    self._restore(pointer_sets[0])
-                    events.append(self._launch(pointer_sets[i % len(pointer_sets)]))
-                self._session.queue.finish()
-                out += [(e.profile.end - e.profile.start) * 1e-9 for e in events]
-                left = min(_BATCH_S, max(0.0, limit_s - sum(out)))
-                batch = max(1, min(_BATCH, int(left / max(max(out), 1e-7))))
-        return out
+            return timed(self._session, call, repeats, limit_s)
 
     def _keep(self, pointers: Sequence[int]) -> None:
         """Copy aside what a call changes and must find as it is now."""

@@ -27,7 +27,7 @@ from ..measure.processes.protocol import Channel
 from ..measure.roofline import MOST_SETS
 from .building import CheckedSource, build
 from .configurations import schedule
-from .source_arguments import make, scalar
+from .source_arguments import SourceArgument, make, scalar
 from .source_device import SourceDevice
 from .source_spec import CheckSpec, SourceSpec, split_reference
 
@@ -47,15 +47,22 @@ AGAIN = "again"
 def operands(spec: SourceSpec, seed: int, copies: int = 1) -> Operands:
     """The arrays of a call, with the values that this seed gives to those that are read only."""
     arrays = spec.arrays
-    places = {a.name: i for i, a in enumerate(spec.arguments)}
-    inputs = {a.name: make(a, places[a.name], spec.sizes, seed) for a in arrays if a.role == "in"}
+    inputs = {a.name: beginning(spec, a, seed) for a in arrays if a.role == "in"}
     return Operands([a.name for a in arrays], [a.dtype for a in arrays], [a.extents(spec.sizes) for a in arrays], inputs, copies)
 
 
 def beginnings(spec: SourceSpec, seed: int) -> dict[str, Array]:
     """What arrays hold, before every call, that are read and written."""
-    places = {a.name: i for i, a in enumerate(spec.arguments)}
-    return {a.name: make(a, places[a.name], spec.sizes, seed) for a in spec.arrays if a.role == "inout"}
+    return {a.name: beginning(spec, a, seed) for a in spec.arrays if a.role == "inout"}
+
+
+def beginning(spec: SourceSpec, a: SourceArgument, seed: int) -> Array:
+    """What an array holds before a call."""
+    import numpy as np
+
+    if a.role == "out":
+        return np.full(a.extents(spec.sizes), 0xFF, np.uint8).repeat(a.dtype.size).view(a.dtype.np)
+    return make(a, spec.arguments.index(a), spec.sizes, seed)
 
 
 def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Bench:

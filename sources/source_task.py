@@ -16,6 +16,7 @@ from ..cache.keys import DEFAULT_POLICY, Key
 from ..files.strict import canon
 from ..ir.errors import CacheMiss, UsageError
 from ..measure.bench import Data
+from ..measure.checking.sanitise import MOST_BYTES
 from ..measure.measurer import Measurer
 from ..measure.processes import process
 from ..measure.processes.protocol import Closed
@@ -36,8 +37,8 @@ from .configurations import ParameterEngine, ParameterNames, schedule, texts
 from .parameters import text_of
 from .reading import SpecSettings, spec_of
 from .source_device import SourceDevice
-from .source_reference import AGAIN, MODULE, ReferenceRequest, prepare
-from .source_spec import DEVICES, SourceSpec
+from .source_reference import AGAIN, MODULE, ReferenceRequest, beginning, prepare
+from .source_spec import DEVICES, SourceSignature, SourceSpec
 
 if TYPE_CHECKING:
     import os
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..ir.normal_form import Canonical
     from ..measure import Measurement
+    from ..plan import Built
 
 
 class SearchSettings(TypedDict, total=False):
@@ -138,6 +140,18 @@ class SourceMeasurer(Measurer):
         told: dict[str, Any] = {"compile": building.build, "prepare": prepare, "hash_outputs": hashed}
         told |= {"deadline_s": request.deadline_s, "build_deadline_s": request.build_deadline_s}
         super().__init__(kernel, device, threads, seed=request.random_seed, **told)
+
+    def _fault(self, built: Built) -> str | None:
+        task = cast(CheckedSource, self.kernel)
+        if task.spec.language != "opencl" or task.spec.nbytes > MOST_BYTES:
+            return None
+        from ..devices.opencl import oclgrind
+        from .on_opencl import fault
+
+        if not oclgrind.here():
+            return None
+        begin = [beginning(task.spec, a, self.seed) for a in task.spec.arrays]
+        return fault(built.source.text, cast(SourceSignature, built.source.signature), begin, self.deadline_s)
 
     def _second_data(self, flushes: bool, regroups: bool) -> list[Data]:
         """Other inputs of the kinds that the user chose, and many runs that must give the same bits."""

@@ -325,6 +325,13 @@ class TensorHandle:
         told: dict[str, Any] = self.node.data.interface()
         return told
 
+    def pyopencl(self) -> Any:
+        """The memory of a tensor on an OpenCL device as a `pyopencl.array.Array`, computed now, without a copy. Raises UsageError for
+        others."""
+        if self.node.data is None:
+            self.realise()
+        return self.node.data.exported()
+
     def to_device(self, device: str, /, *, stream: Any = None) -> Self:
         """The same values on another device (where it is the same one, itself)."""
         if stream is not None:

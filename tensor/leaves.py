@@ -62,7 +62,12 @@ def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", ra
 
 
 def gpu_of(x: Any) -> str:
-    """The device that another library's array lies on, where that is an NVIDIA GPU and it says so by DLPack; else ''."""
+    """The device that another library's array lies on, where that is an NVIDIA GPU and it says so by DLPack, or where it is pyopencl's;
+    else ''."""
+    if type(x).__module__.startswith("pyopencl"):
+        from ..devices.opencl import device_of
+
+        return device_of(x)
     kind, index = x.__dlpack_device__() if hasattr(type(x), "__dlpack_device__") else (0, 0)
     return "" if kind != _CUDA else f"cuda:{index}" if index else "cuda"
 
@@ -71,7 +76,9 @@ def lent(x: Any, device: str) -> TensorNode:
     """A node on another library's array in a device's memory, where it lies. Raises UsageError."""
     buffer = buffers.lend(x, device, user_line())
     if buffer is None:
-        raise UsageError(f"a {type(x).__name__} lies on {gpu_of(x)}, and {device} has no part in that: give device={gpu_of(x)!r}")
+        raise UsageError(
+            f"a {type(x).__name__} lies on {gpu_of(x)}, and {device} has no part in that: leave the device out, or give that one"
+        )
     return leaf(buffer)
 
 

@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
+from .device import device_of as device_of
 from .device import on as on

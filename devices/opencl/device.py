@@ -20,6 +20,7 @@ from .. import limits as limits_file
 from ..base import Device, Executable, Memory, SourceLike
 from ..limits import Limits
 from ..packed import Packed
+from ..registry import register
 from .drivers import CHECKS, PYOPENCL, FoundDevice, choose, chosen, drivers, find, target_of
 from .pocl_cache import check_room
 from .session import ClMemory, ClSession
@@ -40,6 +41,9 @@ class OpenClDevice(Device):
         self._queue = queue
         self.name = f"opencl:{selector}" if selector else "opencl"
         self._selector = selector
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OpenClDevice, (self._selector,)  # another process has its own queue
 
     @cached_property
     def found(self) -> FoundDevice:
@@ -111,6 +115,7 @@ class OpenClDevice(Device):
         from .session import session
 
         found = session(self.found, self._queue)
+        _NAMES.setdefault(found.context.int_ptr, self.name)
         if self.found.late:
             check_room()
         return found
@@ -174,15 +179,33 @@ class OpenClDevice(Device):
 
 def on(queue: Any) -> OpenClDevice:
     """The device of a user's `pyopencl.CommandQueue`: kernels are built in its context and launched on it, and take and return pyopencl's
-    arrays there without a copy. Raises DeviceError where Tilewright does not know the device."""
+    arrays there without a copy. Its `name` is one for tensors and `jit`. Raises DeviceError where Tilewright does not know the device."""
     about = queue.device
     names = (about.platform.name.strip(), about.name.strip())
-    for i, d in enumerate(find()):
-        if (d.about["platform"], d.about["name"]) == names:
-            made = OpenClDevice(str(i), queue)
-            made.spec = made.name
-            return made
-    raise DeviceError(f"the queue's device, {' - '.join(names)}, is none that Tilewright found: tune devices lists those")
+    at = next((i for i, d in enumerate(find()) if (d.about["platform"], d.about["name"]) == names), None)
+    if at is None:
+        raise DeviceError(f"the queue's device, {' - '.join(names)}, is none that Tilewright found: tune devices lists those")
+    made = OpenClDevice(str(at), queue)
+    made.spec, made.name = made.name, f"opencl:{at}@{queue.int_ptr:x}"
+    register(made.name, lambda: made)
+    return made
+
+
+_NAMES: dict[int, str] = {}
+"""Devices whose tensors lie in a context, by its handle: the first that was opened there."""
+
+
+def device_of(array: Any) -> str:
+    """The name of the device of an array of pyopencl's: the first that used its context, else the one of its queue. '' of what has no
+    context."""
+    context = getattr(getattr(array, "base_data", array), "context", None)
+    if context is None:
+        return ""
+    if context.int_ptr not in _NAMES:
+        import pyopencl as cl
+
+        on(getattr(array, "queue", None) or cl.CommandQueue(context)).open()
+    return _NAMES[context.int_ptr]
 
 
 _BATCH = 64
@@ -292,20 +315,8 @@ class ClExecutable(Executable):
     def time(
         self, pointer_sets: Sequence[Sequence[int]], vars: Sequence[int] = (), repeats: int = 1, limit_s: float = float("inf")
     ) -> list[float]:
-        out: list[float] = []
-        spent, batch, together = 0.0, 1, 1
         with self._failing():
-            while len(out) < max(1, repeats) and (not out or spent <= limit_s):
-                first = len(out)
-                calls = [self._launch(pointer_sets[i % len(pointer_sets)], vars) for i in range(first, min(first + batch, max(1, repeats)))]
-                self._s.queue.finish()
-                out += _spans(calls, together)
-                spent = sum(out)
-                slowest = max(out[first:])
-                if together == 1 and (together := self._together(slowest)) > 1:
-                    out.clear()  # a tick or two: too coarse to be told
-                batch = max(1, min(_BATCH, int(min(_BATCH_S, max(0.0, limit_s - spent)) / max(slowest, 1e-7))))
-        return out
+            return timed(self._s, lambda i: self._launch(pointer_sets[i % len(pointer_sets)], vars), repeats, limit_s, self._together)
 
     def _together(self, seconds: float) -> int:
         """How many calls of that length are timed as one: so many that a tick of a GPU's clock is no hundredth of them."""
@@ -332,6 +343,26 @@ class ClExecutable(Executable):
             self._s.drop(handle)
         self._own.clear()
         self._kernels, self._grids, self._set = [], [], ()
+
+
+def timed(
+    s: ClSession, call: Callable[[int], Sequence[Any]], repeats: int, limit_s: float, together: Callable[[float], int] = lambda seconds: 1
+) -> list[float]:
+    """Seconds of `repeats` calls, at least one, and none that begins after `limit_s`. `call` queues the one of a number and gives its events;
+    `together`: how many of that length are timed as one."""
+    out: list[float] = []
+    spent, batch, as_one, repeats = 0.0, 1, 1, max(1, repeats)
+    while len(out) < repeats and (not out or spent <= limit_s):
+        first = len(out)
+        calls = [call(i) for i in range(first, min(first + batch, repeats))]
+        s.queue.finish()
+        out += _spans(calls, as_one)
+        spent = sum(out)
+        slowest = max(out[first:])
+        if as_one == 1 and (as_one := together(slowest)) > 1:
+            out.clear()  # a tick or two: too coarse to be told
+        batch = max(1, min(_BATCH, int(min(_BATCH_S, max(0.0, limit_s - spent)) / max(slowest, 1e-7))))
+    return out
 
 
 def _spans(calls: Sequence[Sequence[Any]], together: int) -> list[float]:

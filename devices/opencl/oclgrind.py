@@ -2,7 +2,7 @@
 are used before anything was written (J. Price, S. McIntosh-Smith: Oclgrind, an extensible OpenCL device simulator, IWOCL 2015).
 
 It takes about a microsecond an operation, so shapes should be small. Each kernel runs in a process of its own: `python -m
-tilewright.devices.opencl.oclgrind FOLDER`. FOLDER holds plan.json (see `check`), kernel.cl and one file for each parameter, which is
+tilewright.devices.opencl.oclgrind FOLDER`. FOLDER holds plan.json (see `CheckedCall`), kernel.cl and one file for each array, which is
 replaced by what the kernel left there."""
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -71,76 +72,103 @@ def library() -> str:
     raise DeviceError(f"Oclgrind is not installed: {INSTALL}")
 
 
-def check(source: SourceLike, arrays: Sequence[np.ndarray[Any, Any]], vars: Sequence[int] = (), limit_s: float = 120.0) -> Report:
+def here() -> bool:
+    """Whether Oclgrind is installed."""
+    try:
+        return bool(library())
+    except DeviceError:
+        return False
+
+
+def check(
+    source: SourceLike, arrays: Sequence[np.ndarray[Any, Any]], vars: Sequence[int] = (), limit_s: float = 120.0, groups: int = 0
+) -> Report:
     """Run a source in OpenCL C once under Oclgrind.
 
     `arrays`: one contiguous array for each parameter of the signature; the kernel's outputs are written into theirs. `vars`: the values of
-    the symbols. Raises DeviceError where Oclgrind is missing or does not work here, BuildError where it does not take the text, and
-    MeasureError when the kernel ends it or does not end within `limit_s` seconds."""
+    the symbols. `groups`: run no more than so many of each phase, and follow no uninitialised values (0: all). Raises DeviceError where
+    Oclgrind is missing or does not work here, BuildError where it does not take the text, and MeasureError when the kernel ends it or does
+    not end within `limit_s` seconds."""
     signature, target = source.signature, source.target
     if target.lang != "opencl":
         raise BuildError(f"Oclgrind checks OpenCL C, not {target.lang}: render for a target such as opencl-gpu")
-    shared = abi.shared_bytes(signature, target)
     arguments: list[dict[str, Any]] = []
     for a in abi.arguments(signature, target):
         if a.kind == "symbol":
-            arguments.append({"symbol": int(vars[a.at])})
+            arguments.append({"value": int(vars[a.at]).to_bytes(8, "little", signed=True).hex()})
         elif a.kind == "param":
-            arguments.append({"file": f"{a.at}.bin", "nbytes": arrays[a.at].nbytes, "upload": signature.params[a.at].role != "out"})
+            arguments.append({"array": a.at, "upload": signature.params[a.at].role != "out"})
         else:
             arguments.append({"nbytes": signature.work if a.kind == "work" else abi.arena_bytes(signature, target, vars)})
-    grids = abi.grids(signature, vars)
-    phases = [
-        {"name": abi.entry(signature, i), "groups": n, "threads": t} for i, (n, t) in enumerate(zip(grids, signature.threads, strict=True))
-    ]
-    with tempfile.TemporaryDirectory(prefix="tilewright-oclgrind-") as name:
-        folder = Path(name)
-        (folder / "plan.json").write_text(
-            json.dumps({"arguments": arguments, "phases": phases, "options": ["-cl-std=CL1.2", "-DPLAIN_OPENCL"]})
-        )
-        (folder / "kernel.cl").write_text(source.text)
-        for i, array in enumerate(arrays):
-            (folder / f"{i}.bin").write_bytes(array.tobytes())
-        unchecked: tuple[Kind, ...] = ()
-        log = _run(folder, max(shared, 1 << 15), max(signature.threads), limit_s, True)
-        if log is None:
-            # the part that follows uninitialised values does not survive some vector code
-            unchecked = ("uninitialised",)
-            log = _run(folder, max(shared, 1 << 15), max(signature.threads), limit_s, False)
-        if log is None:
-            raise MeasureError(
-                "Oclgrind ended over the kernel (an instruction that it does not know, most likely): check another schedule, or another type"
-            )
-        for i, array in enumerate(arrays):
-            if signature.params[i].role != "in":
+    counts = [min(n, groups) if groups else n for n in abi.grids(signature, vars)]
+    phases = [(abi.entry(signature, i), (n * t,), (t,)) for i, (n, t) in enumerate(zip(counts, signature.threads, strict=True))]
+    call = CheckedCall(source.text, ["-cl-std=CL1.2", "-DPLAIN_OPENCL"], arguments, phases, abi.shared_bytes(signature, target))
+    return call.run(arrays, [i for i, p in enumerate(signature.params) if p.role != "in"], limit_s, not groups)
+
+
+@dataclass(frozen=True)
+class CheckedCall:
+    """A call for Oclgrind. `arguments`: what each is: {"value": bytes in hex}, {"local": bytes}, {"array": its number, "upload": whether
+    it begins as it is} or {"nbytes": of memory that nobody wrote}. `phases`: kernels with their threads and those of a group, in each
+    dimension. `shared`: bytes of local memory that a group takes."""
+
+    text: str
+    options: Sequence[str]
+    arguments: Sequence[Mapping[str, Any]]
+    phases: Sequence[tuple[str, Sequence[int], Sequence[int]]]
+    shared: int
+
+    def run(self, arrays: Sequence[np.ndarray[Any, Any]], written: Sequence[int], limit_s: float, uninitialised: bool = True) -> Report:
+        """Run it once; arrays whose numbers are `written` hold what the kernel left there. Raises as `check` does, but not
+        where something was found before the time was over."""
+        with tempfile.TemporaryDirectory(prefix="tilewright-oclgrind-") as name:
+            folder = Path(name)
+            plan = {"arguments": [*self.arguments], "phases": [*self.phases], "options": [*self.options]}
+            (folder / "plan.json").write_text(json.dumps(plan))
+            (folder / "kernel.cl").write_text(self.text)
+            for i, array in enumerate(arrays):
+                (folder / f"{i}.bin").write_bytes(array.tobytes())
+            unchecked: tuple[Kind, ...] = () if uninitialised else ("uninitialised",)
+            log = self._log(folder, limit_s, uninitialised)
+            if log is None and uninitialised:
+                # the part that follows uninitialised values does not survive some vector code
+                unchecked = ("uninitialised",)
+                log = self._log(folder, limit_s, False)
+            if log is None:
+                raise MeasureError(
+                    "Oclgrind ended over the kernel (an instruction that it does not know, most likely): check another schedule, or another type"
+                )
+            for i in written:
                 import numpy as np
 
+                array = arrays[i]
                 array[...] = np.frombuffer((folder / f"{i}.bin").read_bytes(), array.dtype).reshape(array.shape)
-    return Report(findings(log), unchecked)
+        return Report(findings(log), unchecked)
 
-
-def _run(folder: Path, shared: int, threads: int, limit_s: float, uninitialised: bool) -> str | None:
-    """Oclgrind's log; None where it ended over something of its own."""
-    log = folder / "log.txt"
-    found = library()
-    environment = {
-        **os.environ,
-        "OCL_ICD_VENDORS": found, "OCL_ICD_FILENAMES": found, "PYOPENCL_NO_CACHE": "1", "OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": str(int(uninitialised)),
-        "OCLGRIND_LOG": str(log), "OCLGRIND_MAX_ERRORS": str(_MOST), "OCLGRIND_LOCAL_MEM_SIZE": str(shared), "OCLGRIND_MAX_WGSIZE": str(max(1024, threads)),
-    }  # fmt: skip
-    try:
-        done = ChildProcess("tilewright.devices.opencl.oclgrind", str(folder), env=environment).answer(limit_s)
-    except OSError as e:
-        raise DeviceError(f"cannot start a process for Oclgrind: {e}; free some memory or processes") from e
-    if done.late:
-        raise MeasureError(f"the kernel did not end within {limit_s:g} s under Oclgrind: check a smaller shape")
-    if done.status == 2:
-        lines = [line.strip() for line in done.out.decode(errors="replace").splitlines() if line.strip()]
-        raise BuildError("Oclgrind's compiler refused it: " + " | ".join(lines[:6]))
-    said = log.read_text(errors="replace") if log.exists() else ""
-    if done.status > 0:
-        raise DeviceError(f"Oclgrind does not work here ({done.complaint}): {INSTALL}")
-    return None if "OCLGRIND FATAL ERROR" in said or (done.status and not said.strip()) else said
+    def _log(self, folder: Path, limit_s: float, uninitialised: bool) -> str | None:
+        """Oclgrind's log; None where it ended over something of its own."""
+        log, found = folder / "log.txt", library()
+        group = max(prod(local) for _, _, local in self.phases)
+        environment = {
+            **os.environ,
+            "OCL_ICD_VENDORS": found, "OCL_ICD_FILENAMES": found, "PYOPENCL_NO_CACHE": "1", "OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": str(int(uninitialised)),
+            "OCLGRIND_LOG": str(log), "OCLGRIND_MAX_ERRORS": str(_MOST), "OCLGRIND_LOCAL_MEM_SIZE": str(max(self.shared, 1 << 15)), "OCLGRIND_MAX_WGSIZE": str(max(1024, group)),
+        }  # fmt: skip
+        try:
+            done = ChildProcess("tilewright.devices.opencl.oclgrind", str(folder), env=environment).answer(limit_s)
+        except OSError as e:
+            raise DeviceError(f"cannot start a process for Oclgrind: {e}; free some memory or processes") from e
+        said = log.read_text(errors="replace") if log.exists() else ""
+        if done.late:
+            if findings(said):
+                return said
+            raise MeasureError(f"the kernel did not end within {limit_s:g} s under Oclgrind: check a smaller shape")
+        if done.status == 2:
+            lines = [line.strip() for line in done.out.decode(errors="replace").splitlines() if line.strip()]
+            raise BuildError("Oclgrind's compiler refused it: " + " | ".join(lines[:6]))
+        if done.status > 0:
+            raise DeviceError(f"Oclgrind does not work here ({done.complaint}): {INSTALL}")
+        return None if "OCLGRIND FATAL ERROR" in said or (done.status and not said.strip()) else said
 
 
 def findings(log: str) -> tuple[OclgrindFinding, ...]:
@@ -171,27 +199,28 @@ def main() -> None:
         sys.exit(2)
     args: list[Any] = []
     buffers = {}
-    for i, a in enumerate(plan["arguments"]):
-        if "symbol" in a:
-            args.append(np.int64(a["symbol"]))
-            continue
-        # a buffer that nobody wrote is uninitialised to Oclgrind too
-        buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, max(1, a["nbytes"]))
-        if a.get("upload") and a["nbytes"]:
-            cl.enqueue_copy(queue, buffer, np.frombuffer((folder / a["file"]).read_bytes(), np.uint8))
-        buffers[i] = buffer
-        args.append(buffer)
-    for phase in plan["phases"]:
-        kernel = cl.Kernel(program, phase["name"])
+    for a in plan["arguments"]:
+        if "value" in a:
+            args.append(np.frombuffer(bytes.fromhex(a["value"]), np.uint8))
+        elif "local" in a:
+            args.append(cl.LocalMemory(a["local"]))
+        else:
+            data = np.fromfile(folder / f"{a['array']}.bin", np.uint8) if "array" in a else None
+            # a buffer that nobody wrote is uninitialised to Oclgrind too
+            args.append(cl.Buffer(context, cl.mem_flags.READ_WRITE, max(1, a["nbytes"] if data is None else data.size)))
+            if data is not None and data.size:
+                buffers[a["array"]] = args[-1], data
+                if a["upload"]:
+                    cl.enqueue_copy(queue, args[-1], data)
+    for name, threads, group in plan["phases"]:
+        kernel = cl.Kernel(program, name)
         kernel.set_args(*args)
-        if phase["groups"]:
-            cl.enqueue_nd_range_kernel(queue, kernel, (phase["groups"] * phase["threads"],), (phase["threads"],)).wait()
+        if all(threads):
+            cl.enqueue_nd_range_kernel(queue, kernel, threads, group).wait()
     queue.finish()
-    for i, a in enumerate(plan["arguments"]):
-        if a.get("file") and a["nbytes"]:
-            out = np.empty(a["nbytes"], np.uint8)
-            cl.enqueue_copy(queue, out, buffers[i]).wait()
-            (folder / a["file"]).write_bytes(out.tobytes())
+    for i, (buffer, data) in buffers.items():
+        cl.enqueue_copy(queue, data, buffer).wait()
+        data.tofile(folder / f"{i}.bin")
 
 
 def _binding() -> Any:

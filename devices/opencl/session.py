@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -63,7 +64,6 @@ class ClSession:
         """What kernels get, by handle."""
         self.whole: dict[int, Any] = {}
         """The same with `margin` bytes in front."""
-        self._rooms: dict[int, HugePages] = {}
         self._handles = itertools.count(1)
 
     @contextlib.contextmanager
@@ -101,9 +101,10 @@ class ClSession:
         if self.about["kind"] != "cpu" or nbytes < HUGE:
             return self.cl.Buffer(self.context, flags.READ_WRITE, nbytes)
         room = HugePages(nbytes)
-        made = self.cl.Buffer(self.context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=_bytes(room.address, nbytes))
-        self._rooms[made.int_ptr] = room
-        return made
+        host = _bytes(room.address, nbytes)
+        # the buffer keeps the array, and the array its pages; a queued call may use them
+        weakref.finalize(host, lambda queue, room: queue.finish(), self.queue, room).atexit = False
+        return self.cl.Buffer(self.context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=host)
 
     def keep(self, buffer: Any) -> int:
         """A handle of a buffer."""
@@ -112,15 +113,12 @@ class ClSession:
         return handle
 
     def drop(self, handle: int) -> None:
-        """Release a buffer. In a forked child, where a tensor of its parent's dies, nothing can be released."""
+        """Forget a buffer, which is released where nobody else has it. In a forked child, where a tensor of its parent's dies, nothing can
+        be released."""
         if os.getpid() == self._process:
             with self.using():
-                self.buffers.pop(handle).release()
-                whole = self.whole.pop(handle)
-                room = self._rooms.pop(whole.int_ptr, None)
-                if room is not None:
-                    self.queue.finish()  # a queued call may use it
-                whole.release()
+                del self.buffers[handle]
+                self.whole.pop(handle, None)
 
     @contextlib.contextmanager
     def lent(self, buffers: Sequence[Any]) -> Iterator[list[int]]:
@@ -222,19 +220,27 @@ class ClMemory(Memory):
     def free(self, handle: int) -> None:
         self._s.drop(handle)
 
+    def _at(self, handle: int, offset: int) -> tuple[Any, int]:
+        """The buffer of a handle with its margin, where it has one, and a place in it."""
+        whole = self._s.whole.get(handle)
+        return (self._s.buffers[handle], offset) if whole is None else (whole, self.margin + offset)
+
     def write(self, handle: int, address: int, nbytes: int, offset: int = 0) -> None:
         if nbytes:
-            self._do(lambda s: s.cl.enqueue_copy(s.queue, s.whole[handle], _bytes(address, nbytes), dst_offset=self.margin + offset))
+            buffer, at = self._at(handle, offset)
+            self._do(lambda s: s.cl.enqueue_copy(s.queue, buffer, _bytes(address, nbytes), dst_offset=at))
 
     def read(self, handle: int, address: int, nbytes: int, offset: int = 0) -> None:
         if nbytes:
-            self._do(lambda s: s.cl.enqueue_copy(s.queue, _bytes(address, nbytes), s.whole[handle], src_offset=self.margin + offset))
+            buffer, at = self._at(handle, offset)
+            self._do(lambda s: s.cl.enqueue_copy(s.queue, _bytes(address, nbytes), buffer, src_offset=at))
 
     def fill(self, handle: int, byte: int, nbytes: int, offset: int = 0) -> None:
         if nbytes:
             import numpy as np
 
-            self._do(lambda s: s.cl.enqueue_fill_buffer(s.queue, s.whole[handle], np.uint8(byte), self.margin + offset, nbytes))
+            buffer, at = self._at(handle, offset)
+            self._do(lambda s: s.cl.enqueue_fill_buffer(s.queue, buffer, np.uint8(byte), at, nbytes))
 
     def shared(self, address: int, nbytes: int) -> int:
         # a driver for processors computes where an array lies; vectors are loaded from multiples of their size
@@ -258,8 +264,16 @@ class ClMemory(Memory):
             buffer.release()
 
     def arrays(self, given: Sequence[Any]) -> DeviceArrays | None:
-
         return UserArrays.of(self._s, given)
+
+    def forget(self, handle: int) -> None:
+        self._s.buffers.pop(handle, None)
+
+    def exported(self, handle: int, shape: tuple[int, ...], dtype: Any) -> Any:
+        import pyopencl.array
+
+        buffer, at = self._at(handle, 0)
+        return pyopencl.array.Array(self._s.queue, shape, dtype, data=buffer, offset=at)
 
     def _do(self, work: Callable[[ClSession], Any]) -> None:
         try:
@@ -292,7 +306,8 @@ class UserArrays(DeviceArrays):
     @classmethod
     def of(cls, session: Any, given: Sequence[Any]) -> UserArrays | None:
         """None where none of them is pyopencl's. Raises UsageError."""
-        pyopencls = [type(a).__module__.partition(".")[0] == "pyopencl" for a in given]
+        given = [a.pyopencl() if hasattr(a, "pyopencl") else a for a in given]
+        pyopencls = list(map(is_pyopencls, given))
         if not any(pyopencls):
             return None
         if not all(pyopencls):
@@ -342,6 +357,15 @@ class UserArrays(DeviceArrays):
         begin = getattr(a, "offset", 0) if base is not a else 0
         return pointer, begin, begin + self.looks[i][2]
 
+    def handles(self) -> list[int]:
+        if not all(isinstance(m, self._s.cl.Buffer) for m in self._memory):
+            raise UsageError("tensors do not lie in shared virtual memory: pass pyopencl.array.Array")
+        with self._s.using():
+            for a in self._given:
+                for e in getattr(a, "events", ()):
+                    e.wait()
+        return [self._s.keep(m) for m in self._memory]
+
     def launch(self, executable: Executable, vars: Sequence[int], outputs: int) -> None:
         inner: Any = executable  # a ClExecutable: this memory's
         events = [e for a in self._given for e in getattr(a, "events", ())]
@@ -353,6 +377,11 @@ class UserArrays(DeviceArrays):
         for a in self._given[-outputs:] if done is not None else ():
             if hasattr(a, "add_event"):
                 a.add_event(done)
+
+
+def is_pyopencls(a: Any) -> bool:
+    """Whether pyopencl made it."""
+    return type(a).__module__.partition(".")[0] == "pyopencl"
 
 
 def _look(a: Any) -> tuple[tuple[int, ...] | None, Any, int]:

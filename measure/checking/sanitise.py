@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...devices.opencl import oclgrind
 from ...ir.errors import TilewrightError, VerifyError
+from ...log import logger
 from ..inputs import generate, shape
 from .verify import check as compare
 from .verify import expectations, reference_kernel
@@ -16,6 +17,7 @@ from .verify import expectations, reference_kernel
 if TYPE_CHECKING:
     import numpy as np
 
+    from ...devices import SourceLike
     from ...ir.kernel import Kernel
     from ...opts import Opt
     from ...targets import Target
@@ -81,6 +83,32 @@ def sanitise(
         except TilewrightError as e:
             why = str(e)
     return Sanitised(opts, source.signature.threads, wrong, report, why, time.monotonic() - begin)
+
+
+MOST_BYTES = 1 << 28
+"""Bytes of operands above which Oclgrind is not asked about a winner."""
+GROUPS = 2
+"""Groups of each phase that it runs of a winner: it interprets about a million operations a second."""
+log = logger("measure")
+
+
+def fault(kernel: Kernel, source: SourceLike, values: Mapping[str, int], seed: int, limit_s: float) -> str | None:
+    """What Oclgrind objects to in the first groups of a kernel of ours in OpenCL C, at its own shape: '' where it found nothing, None
+    where it has nothing to look for (groups of one thread), is not installed, or does not end in time."""
+    signature = source.signature
+    if source.target.lang != "opencl" or max(signature.threads) < 2 or not oclgrind.here():
+        return None
+    arrays = _arrays(kernel, generate(kernel, values, seed), values)
+    if sum(a.nbytes for a in arrays) > MOST_BYTES:
+        return None
+    try:
+        found = oclgrind.check(source, arrays, [values[s] for s in signature.symbols], limit_s, GROUPS).findings
+    except TilewrightError as e:
+        log.info("%s was not checked by Oclgrind: %s", kernel.name, e)
+        return None
+    # a later phase reads what groups that did not run have not written, so its places may be anywhere
+    kinds = ("race", "barrier") if len(signature.threads) > 1 else ("race", "barrier", "bounds")
+    return next((" ".join(f.text.split()) for f in found if f.kind in kinds), "")
 
 
 def _arrays(kernel: Kernel, data: Mapping[str, Array], values: Mapping[str, int]) -> list[Array]:

@@ -19,7 +19,7 @@ from ...ir.dtypes import dtype as type_of
 from ...ir.errors import MeasureError, TilewrightError, UsageError
 from ...plan.array_arguments import address
 from ..graph.source_lines import Line, show
-from .pools import COUNTED, POOLED_FROM, SOLE_REFERENCES, LentRoom, host_array, is_room, release, rooms_of
+from .pools import COUNTED, POOLED_FROM, SOLE_REFERENCES, LentRoom, SharedRoom, host_array, is_room, release, rooms_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -291,8 +291,8 @@ class TensorBuffer:
 
     @property
     def evictable(self) -> bool:
-        """Whether it lies on a device with memory of its own."""
-        return self._rooms is not None and self._at != 0
+        """Whether it lies on a device with memory of its own, which nobody else sees."""
+        return self._rooms is not None and self._at != 0 and not self.foreign
 
     @property
     def evicted(self) -> bool:
@@ -316,6 +316,15 @@ class TensorBuffer:
             raise AttributeError(f"a tensor on {self.device} has no __cuda_array_interface__: its memory is no NVIDIA GPU's")
         self.foreign = True
         return {"shape": self.shape, "typestr": self.spec.np.str, "strides": None, **told}
+
+    def exported(self) -> Any:
+        """The memory as an array of pyopencl's, which others may write from now on. Raises UsageError where it is no OpenCL device's."""
+        made = None if self._rooms is None else self._rooms.exported(self.address, self.shape, self.spec.np)
+        if made is None or self._rooms is None:
+            raise UsageError(f"a tensor on {self.device} is no array of pyopencl's: x.to('opencl') is one")
+        if not self.foreign:
+            self._rooms, self.foreign = SharedRoom(self._rooms, self.address), True
+        return made
 
     def copied(self) -> Array:
         """A copy on the host. (The memory behind it is row-major and begins on a cache line.)"""

@@ -134,6 +134,10 @@ class DeviceRooms:
         if not self.free.give(rounded(nbytes), handle):
             self.memory.free(handle)
 
+    def exported(self, handle: int, shape: tuple[int, ...], kind: np.dtype[Any]) -> Any:
+        """A buffer as an array of the device's library; None where it has none. Nobody else gets its memory afterwards."""
+        return self.memory.exported(handle, shape, kind)
+
     def write(self, handle: int, array: Array) -> None:
         """Copy an array there."""
         self.memory.write(handle, array.__array_interface__["data"][0], array.nbytes)
@@ -143,6 +147,19 @@ class DeviceRooms:
         self.memory.read(handle, array.__array_interface__["data"][0], array.nbytes)
 
 
+class SharedRoom(DeviceRooms):
+    """Rooms of a buffer whose memory somebody else sees: it goes to no pool."""
+
+    def __init__(self, rooms: DeviceRooms, handle: int) -> None:
+        self.memory, self.free, self._handle = rooms.memory, rooms.free, handle
+
+    def give(self, handle: int, nbytes: int) -> None:
+        if handle == self._handle:
+            self.memory.free(handle)
+        else:
+            super().give(handle, nbytes)
+
+
 class LentRoom(DeviceRooms):
     """The memory of another library's array on a device, which it keeps alive as long as a tensor lies there."""
 
@@ -150,8 +167,13 @@ class LentRoom(DeviceRooms):
         self.memory, self.free = rooms.memory, rooms.free
         self._handle, self._owner = handle, owner
 
+    def exported(self, handle: int, shape: tuple[int, ...], kind: np.dtype[Any]) -> Any:
+        found = super().exported(handle, shape, kind)
+        return self._owner if found is not None and handle == self._handle else found
+
     def give(self, handle: int, nbytes: int) -> None:
         if handle == self._handle:
+            self.memory.forget(handle)
             self._owner = None  # its library frees it
         else:
             super().give(handle, nbytes)

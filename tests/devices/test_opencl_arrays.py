@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright as tw
-from opencl_driver import needs_pocl
+from opencl_driver import POCL, needs_pocl
 from tilewright import devices
-from tilewright.devices.opencl import on
+from tilewright.devices.opencl import device_of, on
 from tilewright.ir import UsageError
 
 pytestmark = [needs_pocl, pytest.mark.slow]
@@ -67,6 +67,38 @@ def test_buffers_and_shared_memory(user: SimpleNamespace) -> None:
     user.queue.finish()
     with shared[2].map_ro(user.queue) as mapped:
         assert close(mapped)
+
+
+@pytest.mark.parametrize("user", ["in order"], indirect=True)
+def test_functions_of_tensors_take_arrays_where_they_lie(user: SimpleNamespace) -> None:
+    """Results are tensors, whose memory is an array of pyopencl's in the same context; kernels take it again."""
+    array = pytest.importorskip("pyopencl.array")
+    a, b = array.to_device(user.queue, A), array.to_device(user.queue, B)
+    a += 1  # an event that is waited for
+    function = tw.jit(lambda x, y: x @ y)
+    for _ in range(3):  # (the quick way of later calls)
+        made = function(a, b)
+        assert close(made.numpy() - B.sum(0)) and made.device == device_of(a) != "cpu"
+    own = made.pyopencl()
+    assert isinstance(own, array.Array) and own.context == user.queue.context and (own.get() == made.numpy()).all()
+    assert (function(own, own.reshape(32, 24)).numpy() == function(made, made.reshape(32, 24)).numpy()).all()
+    assert close(user.kernel(tw.Tensor(A, device=made.device), b).get())
+    del made
+    for _ in range(2):
+        function(a, array.zeros_like(b))  # memory of results that died is used again, but not this
+    assert close(own.get() - B.sum(0))
+    for arguments, said in (((A, b), "arguments lie on different devices"), ((a.T, b), "not contiguous in row-major order")):
+        with pytest.raises(UsageError, match=said):
+            function(*arguments)
+    with pytest.raises(UsageError, match=r"a tensor on cpu is no array of pyopencl's: x.to\('opencl'\) is one"):
+        tw.Tensor(A).pyopencl()
+
+
+def test_memory_of_huge_pages_lives_as_long_as_an_array_on_it() -> None:
+    whole = np.arange(1 << 20, dtype=np.float32)
+    part = tw.Tensor(whole, device=POCL).pyopencl()[1000:1010]
+    others = [tw.Tensor(0 * whole, device=POCL) for _ in range(2)]
+    assert (part.get() == whole[1000:1010]).all() and not others[1].numpy().any()
 
 
 def test_what_is_wrong_is_said(user: SimpleNamespace) -> None:

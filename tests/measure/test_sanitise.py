@@ -9,11 +9,12 @@ from tilewright.devices.opencl import oclgrind
 from tilewright.heuristics import starts
 from tilewright.ir import DeviceError, OptError
 from tilewright.ir.normal_form import normalise
+from tilewright.lower import lower
 from tilewright.measure.checking import sanitise as module
 from tilewright.measure.checking.bisect import bisect
 from tilewright.measure.checking.sanitise import sanitise
 from tilewright.opts import apply, opt, parse
-from tilewright.renderers import Source
+from tilewright.renderers import Source, render
 from tilewright.targets import named
 
 GPU = named("opencl-gpu")
@@ -63,6 +64,18 @@ def test_faults_of_a_renderer_are_seen(monkeypatch: pytest.MonkeyPatch, kind: st
         assert "race" in {f.kind for f in found.oclgrind.findings}
     else:
         assert found.wrong.startswith("under Oclgrind: c[")
+
+
+@pytest.mark.slow
+@needs_oclgrind
+def test_a_winner_is_run_at_its_own_shape() -> None:
+    kernel = normalise(named_kernels.make("matmul", {"m": 64, "n": 64, "k": 16}, "float32"))
+    source = render(lower(apply(kernel, TILED, GPU)), GPU)
+    assert module.fault(kernel, source, {}, 0, 60.0) == ""
+    broken = Source(source.text.replace("barrier(CLK_LOCAL_MEM_FENCE);", "", 1), source.lang, GPU, source.signature)
+    assert "data race" in str(module.fault(kernel, broken, {}, 0, 60.0))
+    alone = render(lower(apply(kernel, [], GPU)), GPU)  # a group is one thread: nothing to look for
+    assert module.fault(kernel, alone, {}, 0, 60.0) is None
 
 
 def test_the_interpreter_s_objection_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

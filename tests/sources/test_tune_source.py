@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opencl_driver import POCL, needs_oclgrind, needs_pocl
 from tilewright import best_source, tune_source
 from tilewright.cli import main
 from tilewright.ir.errors import BuildError, CacheMiss, DeviceError, UsageError
@@ -15,8 +16,9 @@ from tilewright.measure.operands import view
 from tilewright.search.progress import Silent
 from tilewright.sources import source_reference as preparing
 from tilewright.sources import values_of
-from tilewright.sources.building import CheckedSource, build
+from tilewright.sources.building import CheckedSource, build, compiled_text
 from tilewright.sources.configurations import schedule
+from tilewright.sources.on_opencl import fault
 from tilewright.sources.reading import spec_of
 from tilewright.sources.source_device import SourceDevice
 from tilewright.sources.source_reference import ReferenceRequest, compute_here
@@ -241,3 +243,28 @@ def test_commands_know_a_source_by_file_and_function(saxpy: Path, capsys: pytest
         assert "add.c:add is a source, which has parameters and no options: tune show add.c:add" in capsys.readouterr().err
     assert main(["show", "sub.c:add", *cache]) == 2
     assert "the cache holds no answer for add of sub.c: tune source sub.c --function add finds one" in capsys.readouterr().err
+
+
+SHIFT = """__kernel void shift(__global const float *x, __global float *y) {
+    __local float t[16];
+    const int i = get_local_id(0), at = get_group_id(0) * 16;
+    t[i] = x[at + i];
+    if (BARRIER) barrier(CLK_LOCAL_MEM_FENCE);
+    y[at + i] = t[i ? i - 1 : 0];
+}"""
+
+
+@pytest.mark.slow
+@needs_pocl
+@needs_oclgrind
+def test_a_kernel_without_its_barrier_does_not_win(tmp_path: Path) -> None:
+    """A driver for processors runs the threads of a group one after the other, so its results are right."""
+    (tmp_path / "k.cl").write_text(SHIFT)
+    arguments = [{"name": "x", "dtype": "float", "shape": [64]}, {"name": "y", "dtype": "float", "shape": [64], "role": "out"}]
+    table = {"args": arguments, "launch": {"block": [16], "grid": [4]}}
+    about: dict[str, Any] = {"args": table, "device": POCL, "cache": tmp_path / "cache.db"}
+    found = tune_source(tmp_path / "k.cl", "shift", params={"BARRIER": [0]}, trials=1, **about)
+    assert not found.found and "Oclgrind: Read-write data race at local memory" in str(found.failures)
+    spec = spec_of(tmp_path / "k.cl", "shift", args=table, params={"BARRIER": [1]})
+    text, called = compiled_text(spec, {"BARRIER": "1"}), signature(spec, spec.untuned, ())
+    assert fault(text, called, [preparing.beginning(spec, a, 0) for a in spec.arrays], 60.0) == ""
