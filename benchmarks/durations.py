@@ -1,6 +1,7 @@
 """Processor time of the tests: where a run of `make test` spends it.
 
     python benchmarks/record.py benchmarks/durations.py [arguments of pytest]
+    python benchmarks/durations.py --write [arguments of pytest]      # tests/support/costs.json: which tests `make test` takes a part of
 
 Rows are folders, files and the 100 slowest tests (of a parametrized one each case is a test), the longest first. Each has
 `cpu_s`, processor seconds of user and system of the test's process and of the children that it waited for, set-up included;
@@ -13,18 +14,21 @@ from __future__ import annotations
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 WHERE = "TILEWRIGHT_DURATIONS"
+ENOUGH_S = 0.7
+COSTS = Path(__file__).resolve().parents[1] / "tests/support/costs.json"
 SLOWEST = 100
 
 
@@ -46,9 +50,31 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             out.write(line + "\n")
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    """The rows of what the plug-in wrote into `folder`."""
-    tests = [json.loads(line) for path in folder.iterdir() for line in path.read_text().splitlines()]
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """One line a case that is left out, without times."""
+    with (Path(os.environ[WHERE]) / str(os.getpid())).open("a") as out:
+        out.writelines(json.dumps([item.nodeid, None, None]) + "\n" for item in items)
+
+
+def read(folder: Path) -> list[tuple[str, float | None, float | None]]:
+    """What the plug-in wrote into `folder`."""
+    return [tuple(json.loads(line)) for path in folder.iterdir() for line in path.read_text().splitlines()]
+
+
+def costs(lines: Iterable[tuple[str, float | None, float | None]], known: dict[str, float]) -> dict[str, float]:
+    """Processor seconds of a case (the mean) of tests of which all cases together take more than ENOUGH_S; `known` are those of tests
+    that were not run."""
+    cases: dict[str, dict[str, float | None]] = defaultdict(dict)
+    for name, cpu_s, _ in lines:
+        cases[name.partition("[")[0]].setdefault(name, cpu_s)
+    means = {t: statistics.fmean(s) for t, of in cases.items() if len(of) > 1 and (s := [s for s in of.values() if s is not None])}
+    found = {t: round(s, 3) for t, s in means.items() if s * len(cases[t]) > ENOUGH_S}
+    return dict(sorted(({t: s for t, s in known.items() if t not in means} | found).items()))
+
+
+def rows(lines: Iterable[tuple[str, float | None, float | None]]) -> list[dict[str, Any]]:
+    """The rows of what was run."""
+    tests = [(name, cpu_s, s) for name, cpu_s, s in lines if cpu_s is not None and s is not None]
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
     for name, cpu_s, seconds in tests:
         file = name.partition("::")[0]
@@ -65,10 +91,14 @@ def main() -> int:
     """Run the tests; exit with pytest's status."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", "-p", "durations", *sys.argv[1:]]
+        write, arguments = "--write" in sys.argv[1:], [a for a in sys.argv[1:] if a != "--write"]
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", "-p", "durations", *arguments]
         began = time.monotonic()
         status = subprocess.run(command, stdout=sys.stderr, env={**os.environ, "PYTHONPATH": path, WHERE: folder}).returncode
-        found = rows(Path(folder))
+        lines = read(Path(folder))
+        found = rows(lines)
+        if write:
+            COSTS.write_text(json.dumps(costs(lines, json.loads(COSTS.read_text())), indent=0) + "\n")
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         run = {"cpu_s": round(used.ru_utime + used.ru_stime, 1), "seconds": round(time.monotonic() - began, 1)}
         print(json.dumps({"run": "make test", **run, "tests": sum(row["tests"] for row in found if "folder" in row)}))

@@ -19,7 +19,7 @@ from ..buffer import loads
 from ..dtypes import bool_, index
 from ..kernel import Kernel
 from ..node import COSTLY, Node, SymInfo, axes_of, axis, const, make, ref, walk
-from ..operators import rebuild, substitute
+from ..operators import rebuild, substitute, substitute_on
 
 _PLAIN = frozenset({"const", "axis", "sym", "arg", "load", "ref", "cast", "placeholder", "tuple"})
 
@@ -249,7 +249,15 @@ def _next(kernel: Kernel) -> Kernel | None:
     for n in order:
         count[n] = 1 + sum(count[s] for s in n.src) if n.dtype is not index else 0
     holds = _holds(order, count)
-    places = {n: p for n in order if holds[n] and n.op not in _NEVER_NAMED and n.dtype.is_float and (p := _place(n)) is not None}
+    leaves: dict[Node, tuple[Node, ...]] = {}
+    for n in order:
+        leaves[n] = (n,) if n.dtype is index else tuple(dict.fromkeys(leaf for s in n.src for leaf in leaves[s]))
+    rebuilt: dict[tuple[tuple[Node, Node], ...], dict[Node, Node]] = {}
+    places = {
+        n: p
+        for n in order
+        if holds[n] and n.op not in _NEVER_NAMED and n.dtype.is_float and (p := _place(n, leaves[n], rebuilt)) is not None
+    }
     together: dict[Node, dict[Node, _Place]] = {}
     for n, p in places.items():
         together.setdefault(p.form, {})[n] = p
@@ -286,11 +294,12 @@ def _holds(order: Sequence[Node], count: dict[Node, int]) -> dict[Node, bool]:
     return {n: dear[n] and plain[n] for n in order}
 
 
-def _place(n: Node) -> _Place | None:
-    """Where `n` stands; None where its indices do not vary independently, or data decides one."""
+def _place(n: Node, leaves: Iterable[Node], rebuilt: dict[tuple[tuple[Node, Node], ...], dict[Node, Node]]) -> _Place | None:
+    """Where `n` stands; None where its indices do not vary independently, or data decides one. `leaves`: the largest indices in it, as
+    they are met. `rebuilt` has what expressions became over the same stand-ins, so that a chain of n operators takes n steps."""
     first: dict[Node, int] = {}
     table: dict[Node, Node] = {}
-    for leaf in _leaves(n):
+    for leaf in leaves:
         terms, c = ix.parts(leaf)
         if not terms:
             continue
@@ -302,7 +311,8 @@ def _place(n: Node) -> _Place | None:
     axes = [a for base in first for a in axes_of(base)]
     if not first or len(set(axes)) < len(axes):
         return None
-    return _Place(substitute(n, table), tuple(first), tuple(first.values()))
+    memo = rebuilt.setdefault(tuple(table.items()), dict(table))
+    return _Place(substitute_on(n, memo), tuple(first), tuple(first.values()))
 
 
 def _laid_out(form: Node, count: int) -> list[int]:
@@ -313,22 +323,6 @@ def _laid_out(form: Node, count: int) -> list[int]:
         return max((k - len(indices) for indices in found for k, i in enumerate(indices) if _stand_in(d) in walk(i)), default=-ix.BIG)
 
     return sorted(range(count), key=last)
-
-
-def _leaves(n: Node) -> list[Node]:
-    """The largest indices in an expression, as they are met."""
-    out: dict[Node, None] = {}
-    seen, stack = set[Node](), [n]
-    while stack:
-        x = stack.pop()
-        if x in seen:
-            continue
-        seen.add(x)
-        if x.dtype is index:
-            out.setdefault(x)
-        else:
-            stack += reversed(x.src)
-    return list(out)
 
 
 def _stand_in(d: int) -> Node:

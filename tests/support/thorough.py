@@ -1,18 +1,27 @@
-"""How much of a test `make test` takes: fewer random examples than `make test-thorough`, and of tests with many cases
-those that have every value of every parameter once.
+"""How much of a test `make test` takes: fewer random examples than `make test-thorough`, and fewer cases of tests that have many.
 
 `@pytest.mark.covering` keeps a covering set of a test's cases (each value of each parameter, or with `pairs=True` each
 pair of values of two; with `each=n` every n-th of them, where other tests look at the same in another way). That finds what one value, or two together, break: most faults of software that has parameters
-(Kuhn, Wallace and Gallo, Software Fault Interactions and Implications for Software Testing, 2004)."""
+(Kuhn, Wallace and Gallo, Software Fault Interactions and Implications for Software Testing, 2004).
+
+Of a test whose cases together take more than ENOUGH_S of a core, `make test` takes some that lie evenly among them: so many
+that n times the time becomes √n times. costs.json has the seconds of a core that a case takes (`python
+benchmarks/durations.py --write`); a test that is not there is taken whole."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+ENOUGH_S = 0.7
+COSTS: dict[str, float] = json.loads(Path(__file__).with_name("costs.json").read_text())
 
 Values = Sequence[tuple[str, Hashable]]
 
@@ -44,16 +53,22 @@ def values(item: pytest.Item) -> Values:
     return [(name, v if isinstance(v, str | int | float | bool | type(None)) else id(v)) for name, v in params.items()]
 
 
+def spread(count: int, cost_s: float) -> list[int]:
+    """Positions of as many of `count` cases, each of which takes `cost_s`, as `make test` takes: at least one."""
+    kept = math.ceil(count * math.sqrt(ENOUGH_S / max(count * cost_s, ENOUGH_S)))
+    return [(2 * k + 1) * count // (2 * kept) for k in range(kept)]
+
+
 def left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Cases beyond the covering set of tests that are marked so."""
-    tests: dict[tuple[str, str], list[pytest.Item]] = {}
+    """The cases that `make test` leaves out."""
+    tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("covering"):
-            tests.setdefault((str(item.path), getattr(item, "originalname", item.name)), []).append(item)
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     out: list[pytest.Item] = []
-    for cases in tests.values():
-        mark = cases[0].get_closest_marker("covering")
-        how = mark.kwargs if mark else {}
-        kept = {*covering([values(c) for c in cases], how.get("pairs", False))[:: how.get("each", 1)]}
+    for name, cases in tests.items():
+        kept = range(len(cases))
+        if mark := cases[0].get_closest_marker("covering"):
+            kept = covering([values(c) for c in cases], mark.kwargs.get("pairs", False))[:: mark.kwargs.get("each", 1)]
+        kept = {kept[i] for i in spread(len(kept), COSTS.get(name, 0.0))}
         out += [c for i, c in enumerate(cases) if i not in kept]
     return out
