@@ -388,7 +388,8 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
     # that makes them narrow
     across = depth_of(c) > 4 * LONG and any(x.buffer == c.wide and x.stride(c.lane) != 1 for x in accesses(kernel, c.nest))
     order = sorted(guesses, key=lambda g: _key(g, c, target, threads, math.prod(free), across))
-    windows = [ways[0] for ways in islice(row_lane_guesses(kernel, target, threads, c), 2)]
+    first, *others = [*islice(row_lane_guesses(kernel, target, threads, c), 2)] or [[]]
+    windows = [*first[: 1 if c.plain else 2], *(ways[0] for ways in others if ways)]
     if any([ask(wish) is not None for wish in islice(short_window_guesses(kernel, target, threads, c), 2)]):
         return
     for wish in windows:

@@ -8,19 +8,22 @@ High-Performance Deep Learning Convolutions on SIMD Architectures", 2018). Resul
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.analysis.dot_instructions import fitting
+from ...opts.analysis.interior import interior
 from ...opts.analysis.structure import Contraction, extent, shared_axes
 from ...opts.axis_plan import MAX_EXTRA_WORK
 from ...opts.defaults import waste
 from ...opts.opt import Opt, Opts, opt
 from ...targets import Target
+from ..machine import DEFAULT
 
 UNROLLED = 4
 """Steps of a window that are unrolled."""
@@ -30,8 +33,12 @@ NEAR = 0.1
 """The share of the second cache that the panel of a worker's lanes may take without blocks of what slides beside it."""
 SUMS, SPARED = 0.75, 0.15
 """The share of the registers for accumulators beside such an axis, and the work that its tile may waste."""
-NEAR_IMAGE = 1.0
+NEAR_IMAGE = 0.5
 """The share of the second cache that an image may take which is read anew for each block of rows."""
+NEAR_BAND = 0.125
+"""The share of it that a band of an image may take which stays near while all lanes pass over it."""
+TILES, BESIDE = 3, 4
+"""Register tiles that are asked about, and how many results along another axis they have at most."""
 BLOCK = 512
 """Terms of a sum between which its accumulators may be stored and loaded."""
 NEAR_SUMS = 4
@@ -63,27 +70,66 @@ def lanes_along_rows(kernel: Kernel, target: Target, c: Contraction) -> LanesAlo
     return LanesAlongRows(rows, [a for a in shared_axes(kernel) if a is not c.lane and a is not rows])
 
 
+@dataclass(frozen=True)
+class RegisterTile:
+    """`vectors` of lanes by `copies` of what slides, and by `beside` results along another axis."""
+
+    vectors: int
+    copies: int
+    beside: Node | None = None
+    amount: int = 1
+
+    def times(self, a: Node) -> int:
+        """How many of an axis, other than those of lanes and of what slides, are in registers."""
+        return self.amount if a is self.beside else 1
+
+
 def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[list[Opts]]:
     """By register tile the schedules, perhaps illegal ones, the likeliest first; none where lanes lie well along the output."""
     found = lanes_along_rows(kernel, target, c)
     if found is None:
         return
-    rows, lanes, width = found.rows, target.lanes(c.nest.expr.dtype), extent(c.lane)
-    name, near = str(rows.arg.name), _image_bytes(c) <= NEAR_IMAGE * target.l2
-    for vectors, most in ((2, 8), (2, 14), (1, 14), (1, 28)) if target.registers >= 32 else ((2, 4), (2, 6), (1, 8), (1, 13)):
-        amount, copies = vectors * lanes, _equal_parts(width, most)
-        left = target.registers - vectors * (copies + 1)
-        if extent(rows) <= amount - lanes or left < 1:
-            continue
+    rows, lanes = found.rows, target.lanes(c.nest.expr.dtype)
+    name, image, weights = str(rows.arg.name), _image_bytes(c), _elements(c.tall) * c.tall.dtype.size
+    near = image <= NEAR_IMAGE * target.l2
+    for tile in _tiles(found, target, c)[:TILES]:
+        amount = tile.vectors * lanes
         out = [opt("PADTO", name, -(-extent(rows) // amount) * amount)] if waste(extent(rows), amount) > MAX_EXTRA_WORK - 1 else []
         out.append(opt("UPCAST", name, amount))
-        out += [opt("UPCAST", c.lane.arg.name, copies)] if copies > 1 else []
-        if left > 2:  # (unrolled steps take some registers more)
+        out += [opt("UPCAST", c.lane.arg.name, tile.copies)] if tile.copies > 1 else []
+        out += [opt("UPCAST", tile.beside.arg.name, tile.amount)] if tile.beside is not None else []
+        if target.registers - tile.vectors * (tile.copies * tile.amount + 1) > 2:  # (unrolled steps take some registers more)
             out += [opt("UNROLL", a.arg.name, extent(a)) for a in c.reduce[-1:] if 1 < extent(a) <= UNROLLED]
-        ways = [(*out, *_by_rows(found, amount, threads, c))] if near or not found.free else []
-        if found.free and not (near and _elements(c.tall) * c.tall.dtype.size > target.l2):  # (what is larger is best read once)
-            ways.append((*out, *_window_grid(found.free, threads, name, c)))
-        yield ways if near or _elements(c.tall) > _elements(c.wide) else ways[::-1]
+        apart = found.free and extent(rows) > amount
+        ways = [(*out, *way) for way in _by_rows(found, amount, target, threads, c)] if apart or not found.free else []
+        grid = [(*out, *_window_grid(found, tile, target, threads, c))] if found.free and not (near and weights > target.l2) else []
+        yield [*ways, *grid] if weights > image else [*grid, *ways]  # (what is larger is best read once)
+
+
+def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[RegisterTile]:
+    """The register tiles that take the fewest cycles for a result, best first: each step loads a vector of weights for each vector of lanes,
+    from the second cache, and broadcasts an element for each of the others."""
+    core, caches, rows, width = DEFAULT.core, DEFAULT.caches, extent(found.rows), extent(c.lane)
+    lanes, most = target.lanes(c.nest.expr.dtype), target.registers
+    copies = dict.fromkeys(_equal_parts(width, n) for n in range(1, most))
+    others: list[tuple[Node | None, int]] = [(None, 1), *((a, n) for a in found.free for n in range(2, BESIDE + 1))]
+    best: dict[RegisterTile, tuple[float, int, int]] = {}
+    for vectors, n, (beside, amount) in product(range(1, 4), copies, others):
+        sums, read, spare = vectors * n * amount, n * amount, waste(extent(beside), amount) if beside is not None else 0.0
+        wide = vectors == 3 and waste(rows, 3 * lanes) >= waste(rows, 2 * lanes)  # (wider panels take more of a cache)
+        if amount > n != width:  # (rows of what slides lie together, others far apart)
+            continue
+        if wide or rows <= (vectors - 1) * lanes or vectors * (read + 1) >= most or max(spare, waste(width, n)) > MAX_EXTRA_WORK - 1:
+            continue
+        issued = sums + vectors + read + core.overhead
+        step = max(sums / core.ports, (read + vectors) / core.load_ports, core.latency, issued / core.issue)
+        step += caches.unhidden * vectors * target.vector_bytes / caches.l2
+        best[RegisterTile(vectors, n, beside, amount)] = (
+            round(step / sums * (1 + waste(rows, vectors * lanes)) * (1 + waste(width, n)) * (1 + spare), 2),
+            amount,
+            -sums,
+        )
+    return sorted(best, key=lambda t: best[t])
 
 
 def short_window_guesses(kernel: Kernel, target: Target, threads: int, c: Contraction) -> Iterator[Opts]:
@@ -110,7 +156,7 @@ def short_window_guesses(kernel: Kernel, target: Target, threads: int, c: Contra
     plain = (*tile, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name))
     panel = depth_of(c) * vectors * lanes * c.tall.dtype.size
     if len(free) > 1 or panel > NEAR * target.l2:
-        yield (*tile, *_window_grid(free, threads, rows.arg.name, c))
+        yield (*tile, *_window_grid(found, RegisterTile(vectors, width, beside, copies), target, threads, c))
     yield plain
 
 
@@ -144,42 +190,64 @@ def _sums_in_blocks(
     yield (*tile, *cut, *grid, opt("MOVE", at, before=before), *panels)
 
 
-def _window_grid(free: list[Node], threads: int, rows: str, c: Contraction) -> list[Opt]:
-    """Work items that are few enough to pack a panel each, and where both operands are staged: the image where it has borders."""
-    out: list[Opt] = []
-    masked = _masked(c)
-    for i, a in enumerate(free):
-        name = a.arg.name
-        last = i == len(free) - 1
-        if not last and extent(a) >= 2 * threads:
-            inner = free[i + 1].arg.name
-            image = [opt("STAGE", c.wide.name, at=inner, order="row")] if masked else []
-            return [*out, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name), opt("MOVE", inner, before=rows), *image]
-        if last:
-            block = -(-extent(a) // max(2, threads))  # each item packs a panel: few items, and a loop left to move inside them
-            cut = [opt("TILE", name, block)] if 1 < block < extent(a) else []
-            inner = f"{name}.t" if cut else name
-            grid = [*cut, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
-            moved = [opt("MOVE", inner, before=rows)] if cut else []
-            return [*out, *grid, *moved, *([opt("STAGE", c.wide.name, at=inner, order="row")] if masked else [])]
-        out.append(opt("PARALLEL", name))
-    return out
+def _window_grid(found: LanesAlongRows, tile: RegisterTile, target: Target, threads: int, c: Contraction) -> list[Opt]:
+    """Work items that are few enough to pack a panel each, and where both operands are staged: of the image, where it has borders, a band of
+    rows at a time that stays near while all lanes pass over it."""
+    free, out = found.free, list[Opt]()
+    place = next((i for i, a in enumerate(free) if extent(a) >= 2 * threads), len(free) - 1)
+    out += [opt("PARALLEL", a.arg.name) for a in free[:place]]
+    item, name = free[place], str(free[place].arg.name)
+    step = tile.times(item)
+    block = -(-extent(item) // (step * max(2, threads))) * step
+    cut = step < block < extent(item)
+    out += [opt("TILE", name, block)] if cut else []
+    grid = [opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
+    loops = [(item, f"{name}.t", block)] if cut else []
+    loops += [(a, str(a.arg.name), extent(a)) for a in free[place + 1 :]]
+    order, moved, at, one = c.nest.axes, list[Opt](), name, dict.fromkeys(free[: place + 1], 1)
+    share = NEAR_BAND if _elements(c.tall) * c.tall.dtype.size <= NEAR_IMAGE * target.l2 else NEAR_IMAGE
+    for a, at, length in loops:
+        step = tile.times(a)
+        fits = [n for n in range(step, length + 1, step) if length % n == 0 and _read_bytes(c, {**one, a: n}) <= share * target.l2]
+        inside = extent(found.rows) > tile.vectors * target.lanes(c.nest.expr.dtype) and order.index(a) > order.index(found.rows)
+        moved += [opt("MOVE", at, before=found.rows.arg.name)] if inside else []
+        if fits:
+            out += [opt("TILE", str(a.arg.name), fits[-1])] if step < fits[-1] < length else []
+            break
+        one[a] = step
+    return [*out, *grid, *moved, *([opt("STAGE", c.wide.name, at=at, order="row")] if _masked(c) else [])]
 
 
-def _by_rows(found: LanesAlongRows, copies: int, threads: int, c: Contraction) -> list[Opt]:
-    """Work items over the rows: each worker packs its own rows once, and all of them read the image."""
+def _read_bytes(c: Contraction, taken: Mapping[Node, int]) -> int:
+    """Bytes of the image that the results at so many places of some axes, and at all of the others, are made of."""
+    indices = next(i for b, i, _ in loads(c.nest.expr) if b is c.wide)
+    reach = [
+        1 + sum(abs(k) * (taken.get(a, extent(a)) - 1) for a, k in ix.parts(interior(i))[0].items() if a.op == "axis") for i in indices
+    ]
+    return math.prod(reach) * c.wide.dtype.size
+
+
+def _by_rows(found: LanesAlongRows, amount: int, target: Target, threads: int, c: Contraction) -> Iterator[list[Opt]]:
+    """Work items over the rows: each worker packs its own rows once, and all of them read the image where it is near, or the channels that are,
+    one part of the sum at a time."""
     rows, name = extent(found.rows), str(found.rows.arg.name)
-    if rows <= copies and found.free:  # all of them in registers
-        name = str(found.free[0].arg.name)
-        image = [opt("STAGE", c.wide.name, at=name, order="row")] if _masked(c) else []
-        return [opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name), *image]
+    near = _image_bytes(c) <= NEAR_IMAGE * target.l2
     if not _masked(c):
-        return [opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
+        if near or not found.free:
+            yield [opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
+        return
     # a copy of the image with its borders is for many rows
-    block = -(-rows // (copies * max(2, threads))) * copies
-    cut = [opt("TILE", name, block)] if copies < block < rows else []
-    panel = f"{name}.t" if cut else name
-    return [*cut, opt("PARALLEL", name), opt("STAGE", c.wide.name, at=name, order="row"), opt("STAGE", c.tall.name, at=panel)]
+    block = -(-rows // (amount * max(2, threads))) * amount
+    cut = [opt("TILE", name, block)] if amount < block < rows else []
+    panel, grid = opt("STAGE", c.tall.name, at=f"{name}.t" if cut else name), opt("PARALLEL", name)
+    if near or not found.free:
+        yield [*cut, grid, opt("STAGE", c.wide.name, at=name, order="row"), panel]
+    k, whole = c.reduce[0], _read_bytes(c, {})
+    part = next((n for n in (256, 128, 64, 32, 16) if n < extent(k) and n * whole <= NEAR_BAND * target.l2 * extent(k)), 0)
+    if found.free and part:
+        deep = str(k.arg.name)
+        blocks = [opt("TILE", deep, part), opt("MOVE", deep, before=found.free[0].arg.name)]
+        yield [*cut, grid, *blocks, panel, opt("STAGE", c.wide.name, at=deep, order="row")]
 
 
 def _masked(c: Contraction) -> bool:
