@@ -12,6 +12,7 @@ from .loading import ExportedLibrary as ExportedLibrary
 from .loading import check as check
 from .loading import facts as facts
 from .loading import load_exported as load_exported
+from .loading import note_command as note_command
 from .opencl_files import write_opencl as write_opencl
 from .program import ExportedProgram as ExportedProgram
 from .program import c_name as c_name

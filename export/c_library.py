@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,7 @@ def write(program: ExportedProgram, folder: Path) -> list[str]:
     for to, origin in copies.items():
         shutil.copyfile(Path(__file__).with_name(origin), folder / to)
     written = [*files, f"{n}.weights", f"{n}_test.bin", *copies, f"python/{n}/facts.json", MARK]
-    facts = json.dumps(_facts(program, written), indent=1) + "\n"
+    facts = json.dumps(_facts(program, kernels, written), indent=1) + "\n"
     for name in (f"python/{n}/facts.json", MARK):
         (folder / name).write_text(facts)
     return written
@@ -78,10 +79,12 @@ def claim(folder: Path) -> None:
         raise UsageError(f"{folder} is a file: give a folder")
     if folder.is_dir() and any(folder.iterdir()):
         try:
-            before = json.loads((folder / MARK).read_text())["files"]
+            said = json.loads((folder / MARK).read_text())
+            before, n = said["files"], str(said["name"])
         except (OSError, ValueError, KeyError, TypeError):
             raise UsageError(f"{folder} has files that no export made: give an empty or a new folder") from None
-        for name in before:
+        objects = [f"{name[:-2]}.o" for name in before if str(name).endswith((".c", ".S"))]
+        for name in (*before, *objects, f"lib{n}.so", f"lib{n}.a", f"{n}_test"):  # what was built of it is old too
             if isinstance(name, str) and not Path(name).is_absolute() and ".." not in Path(name).parts:
                 (folder / name).unlink(missing_ok=True)
     try:
@@ -90,10 +93,17 @@ def claim(folder: Path) -> None:
         raise UsageError(f"cannot make {folder}: {e.strerror}") from e
 
 
-def _facts(program: ExportedProgram, files: Sequence[str]) -> dict[str, Any]:
+def _facts(program: ExportedProgram, texts: Sequence[Kernels], files: Sequence[str]) -> dict[str, Any]:
     sizes = [{"name": x.name, "low": x.low, "high": x.high} for x in program.symbols]
     arrays = [{"name": a.name, "dtype": a.dtype.name, "shape": list(a.shape), "role": a.role} for a in program.arrays]
-    kernels = [{"name": c.name, "schedule": c.opts, "from": c.origin} for c in program.calls if c.kernels]
+    calls = Counter(c.kernels[0].text for c in program.calls if c.kernels)
+    kernels = [
+        {
+            "name": c.name, "calls": calls[text], "files": [f"{stems[k.text][0]}.c" for stems, k in zip(texts, c.kernels, strict=True)],
+            "schedule": c.opts, "from": c.origin, "standing": c.standing, "computes": c.computes.splitlines(),
+        }
+        for text, c in {c.kernels[0].text: c for c in program.calls if c.kernels}.items()
+    ]  # fmt: skip
     return {
         "schema": 1,
         "name": program.name,

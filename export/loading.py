@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ def facts(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise UsageError(f"{folder} holds no exported library: tune export writes one") from None
 
 
+def note_command(folder: str | os.PathLike[str], command: str) -> None:
+    """Add the command that wrote an export to what the folder says of itself."""
+    mark = Path(folder) / MARK
+    found = json.loads(mark.read_text())
+    mark.write_text(json.dumps({**found, "command": command}, indent=1) + "\n")
+
+
 def build(folder: str | os.PathLike[str], what: str) -> str:
     """Let make build a part of a library. Raises BuildError, and DeviceError where there is no make."""
     try:
@@ -50,7 +58,10 @@ class ExportedLibrary(Library):
         library = Path(folder) / f"lib{known['name']}.so"
         if not library.is_file():
             build(folder, library.name)
-        super().__init__(str(library.resolve()), known, threads, target)
+        with tempfile.TemporaryDirectory() as new:  # under a name that was never loaded: a library of this path may be another one by now
+            link = Path(new) / library.name
+            link.symlink_to(library.resolve())
+            super().__init__(str(link), known, threads, target)
 
     def type_of(self, name: str) -> Any:
         """NumPy's type of an array's elements, with our own for those that NumPy lacks."""

@@ -18,6 +18,7 @@ from ..ir.dtypes import DType
 from ..ir.errors import UsageError
 from ..ir.index import bounds, upper
 from ..ir.kernel import Kernel
+from ..ir.kernel_text import kernel_text
 from ..ir.node import Node
 from ..opts import short
 from ..targets.table import entry
@@ -75,13 +76,16 @@ class ExportedKernel:
 
 @dataclass(frozen=True)
 class ExportedCall:
-    """A kernel that runs, for each target; or, without kernels, a copy of `nbytes` between `pointers`, or a test that numbers there are
+    """A kernel that runs, for each target, with its schedule `opts` from `origin`, and what is known of that (`standing`, as
+    `CompiledKernel` has it) and what it `computes`; or, without kernels, a copy of `nbytes` between `pointers`, or a test that numbers there are
     below `limits`."""
 
     name: str
     kernels: tuple[ExportedKernel, ...] = ()
     opts: str = ""
     origin: str = ""
+    standing: str = ""
+    computes: str = ""
     pointers: tuple[str, ...] = ()
     nbytes: int | str = 0
     limits: tuple[tuple[DType, int], ...] = ()
@@ -162,8 +166,8 @@ class ExportedProgram:
             self.weights += data + bytes(-len(data) % ALIGN)
         return at
 
-    def kernel(self, kernel: Kernel, opts: Any, label: tuple[str, str, str], pointers: Sequence[str | bytes]) -> None:
-        """Add a kernel that runs. `label`: its name, schedule and origin; `pointers`: C expressions of its arrays, or the contents of
+    def kernel(self, kernel: Kernel, opts: Any, label: tuple[str, str, str, str | None], pointers: Sequence[str | bytes]) -> None:
+        """Add a kernel that runs. `label`: its name, schedule, origin and standing; `pointers`: C expressions of its arrays, or the contents of
         weights, of which the library keeps what its calls read: packed panels, or the arrays themselves."""
         constant = {i: p for i, p in enumerate(pointers) if isinstance(p, bytes)}
         made = []
@@ -175,8 +179,8 @@ class ExportedProgram:
                 for i, p in enumerate(pointers)
             )
             made.append(ExportedKernel(found.text, found.signature, tuple(places), work))
-        name, schedule, origin = label
-        self.calls.append(ExportedCall(name, tuple(made), schedule, origin))
+        name, schedule, origin, standing = label
+        self.calls.append(ExportedCall(name, tuple(made), schedule, origin, standing or "", kernel_text(kernel)))
 
 
 def times(factors: Sequence[int | str]) -> int | str:
@@ -239,7 +243,7 @@ def of_kernel(
         label = program.parameter(b.name)
         program.arrays.append(ExportedArray(label, b.dtype, shape_, "input" if is_input else "output", data))
         pointers.append(label)
-    program.kernel(kernel, made.plan.opts, (kernel.name, short(made.plan.opts), str(made.origin)), pointers)
+    program.kernel(kernel, made.plan.opts, (kernel.name, short(made.plan.opts), str(made.origin), made.standing), pointers)
     return program
 
 
@@ -424,4 +428,4 @@ def _calls(program: ExportedProgram, function: CompiledFunction, where: Places) 
         found = next(k for k in function.kernels if k.executable is c.executable)
         if c.kernel is None:
             raise UsageError(f"{program.name}: the kernel {c.name} is known by its object only: clear the warm start and export again")
-        program.kernel(c.kernel, found.opts, (c.name, found.opts, found.origin), [where.argument(s) for s in spots])
+        program.kernel(c.kernel, found.opts, (c.name, found.opts, found.origin, found.standing), [where.argument(s) for s in spots])

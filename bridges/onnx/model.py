@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any
@@ -19,6 +20,7 @@ from ...ir.errors import UsageError
 from ...log import logger
 from ...tensor import Tensor, Var, jit
 from ...tensor.capture.compiled_function import CompiledFunction
+from ...tensor.capture.given_outputs import given_arrays
 from ...tensor.capture.jit import Jitted
 from .element_types import NUMPY, Array, as_tensor, code_of, storage, type_name, unstored
 from .evaluation import RANDOM, Values, by_numpy, evaluate
@@ -28,6 +30,7 @@ from .operators.table import DataDependentError
 from .symbolic_values import is_symbolic
 
 log = logger("onnx")
+Places = dict[str, dict[int, Any]]
 MOST_BAKED = 1024
 """Elements of inputs that sizes hang on: a program is captured for each of their values."""
 MOST_PROGRAMS = 64
@@ -93,9 +96,9 @@ class OnnxModel:
         found = self.run(None, {**given, **feeds})
         return found[0] if len(found) == 1 else tuple(found)
 
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
-        """The outputs of these names (None: all), for inputs by name. Raises UsageError where an input is missing, unknown, or not of the
-        type and shape that the model says."""
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, Any], out: Mapping[str, Array] | None = None) -> list[Any]:
+        """The outputs of these names (None: all), for inputs by name. `out`: arrays that outputs are written to, by name. Raises UsageError
+        where an input is missing, unknown, or not of the type and shape that the model says, and for arrays that an output does not fit."""
         values = {v.name: self._checked(v, feeds) for v in self.inputs}
         known = {v.name for v in self.inputs}
         for name in feeds:
@@ -103,13 +106,17 @@ class OnnxModel:
                 raise UsageError(f"the model has no input {name!r}; its inputs are {', '.join(sorted(known)) or 'none'}")
         _consistent(self.inputs, values, self._ranges)
         order = [v.name for v in self.outputs]
-        for name in names or ():
+        bound = dict(out or {})
+        for name in (*(names or ()), *bound):
             if name not in order:
                 raise UsageError(f"the model has no output {name!r}; its outputs are {', '.join(order)}")
+        given_arrays("run", list(bound.values()))
         tensors = any(isinstance(x, Tensor) for x in values.values())
         with self._lock:
-            found = self._outputs(values)
+            found = self._outputs(values, bound)
         results = {v.name: x if tensors and isinstance(x, Tensor) else self._array(v.name, x) for v, x in zip(self.outputs, found)}
+        for name, array in bound.items():
+            results[name] = _written(name, results[name], array)
         return [results[name] for name in names or order]
 
     @property
@@ -145,12 +152,12 @@ class OnnxModel:
         return x
 
     # ways to run ----------------------------------------------------------------------------------------------------
-    def _outputs(self, values: Values) -> list[Any]:
+    def _outputs(self, values: Values, bound: Mapping[str, Array]) -> list[Any]:
         baked, free = self._arguments(values)
         if self._by_node or sum(b.size for b in baked.values()) > MOST_BAKED:
             return self._node_by_node({**baked, **free})
         try:
-            return self._captured(baked, free)
+            return self._captured(baked, free, bound)
         except DataDependentError as e:
             log.info("the model is run node by node: %s", e)
             self._by_node = True
@@ -163,12 +170,12 @@ class OnnxModel:
             )
             self._symbols = {}
             self._functions.clear()
-            return self._outputs(values)
+            return self._outputs(values, bound)
 
     def _node_by_node(self, values: Values) -> list[Any]:
         return evaluate(self._graph, {**self._weights, **values}, self._version, self._types)
 
-    def _captured(self, baked: Values, free: Values) -> list[Any]:
+    def _captured(self, baked: Values, free: Values, bound: Mapping[str, Array]) -> list[Any]:
         key = tuple((name, b.shape, b.tobytes()) for name, b in baked.items())
         if key not in self._functions:
             self._functions[key] = self._function(baked, list(free))
@@ -176,8 +183,9 @@ class OnnxModel:
                 self._functions.popitem(last=False)
         self._functions.move_to_end(key)
         function, constants = self._functions[key]
-        found = list(function(*free.values()))
         shapes = tuple(tuple(x.shape) for x in free.values())
+        arrays = self._bound(bound, constants.get(shapes))
+        found = list(function(*free.values()) if arrays is None else function(*free.values(), out=arrays))
         known = constants[shapes] if shapes in constants else next(iter(constants.values()))
         for place, value in sorted(known.items()):
             found.insert(place, value)
@@ -185,21 +193,27 @@ class OnnxModel:
 
     def _function(self, baked: Values, names: list[str]) -> tuple[Jitted, dict[Any, dict[int, Any]]]:
         """The graph as a captured function of the other inputs, and the outputs that are known when it is captured, by shapes."""
-        function, constants = self._bare(baked, names)
-        labels = [f"input_{i}" for i in range(len(names))]
-        vars(function)["__signature__"] = Signature([Parameter(n, Parameter.POSITIONAL_OR_KEYWORD) for n in labels])
-        places = {label: self._symbols[n] for label, n in zip(labels, names) if n in self._symbols}
+        function, constants, places = self._bare(baked, names)
         settings: dict[str, Any] = {**self._options, **({"symbols": places} if places else {})}
         return jit(function, **settings), constants
 
-    def captured(self, feeds: Mapping[str, Any]) -> tuple[Callable[..., Any], Values, Callable[[], list[str]]]:
-        """For inputs like these: a function of tensors, its arguments by name, and, once it was captured, the names of what it returns.
-        Inputs that sizes hang on, and outputs that are known, are no part of it. Capturing raises UsageError where a size is data."""
+    def _bound(self, bound: Mapping[str, Array], known: Mapping[int, Any] | None) -> tuple[Array, ...] | None:
+        """Arrays for all that the captured function returns, which writes there itself; None where one is missing, or would be converted."""
+        if known is None or not bound:
+            return None
+        wanted = [v.name for i, v in enumerate(self.outputs) if i not in known]
+        fits = all(n in bound and bound[n].dtype.name == storage(self._types.get(n, 0) or code_of(bound[n])) for n in wanted)
+        return tuple(bound[n] for n in wanted) if fits else None
+
+    def captured(self, feeds: Mapping[str, Any]) -> tuple[Callable[..., Any], Values, Callable[[], list[str]], Places]:
+        """For inputs like these: a function of tensors, its arguments by name, once it was captured the names of what it returns, and where
+        sizes with a range are, as `jit`'s `symbols`. Inputs that sizes hang on, and outputs that are known, are no part of it. Capturing
+        raises UsageError where a size is data."""
         values = {v.name: self._checked(v, feeds) for v in self.inputs}
         _consistent(self.inputs, values, self._ranges)
         baked, free = self._arguments(values)
-        function, constants = self._bare(baked, list(free))
-        return function, free, lambda: [v.name for i, v in enumerate(self.outputs) if i not in next(iter(constants.values()))]
+        function, constants, places = self._bare(baked, list(free))
+        return function, free, lambda: [v.name for i, v in enumerate(self.outputs) if i not in next(iter(constants.values()))], places
 
     def _arguments(self, values: Values) -> tuple[Values, Values]:
         """The inputs that sizes hang on, as arrays, and the others, as tensors."""
@@ -213,7 +227,7 @@ class OnnxModel:
             self._weights = {name: as_tensor(c) if c.size != 1 else c for name, c in constants.items()}
         return baked, free
 
-    def _bare(self, baked: Values, names: list[str]) -> tuple[Callable[..., Any], dict[Any, dict[int, Any]]]:
+    def _bare(self, baked: Values, names: list[str]) -> tuple[Callable[..., Any], dict[Any, dict[int, Any]], Places]:
         constants: dict[Any, dict[int, Any]] = {}
 
         def onnx_model(*tensors: Tensor) -> tuple[Any, ...]:
@@ -226,7 +240,19 @@ class OnnxModel:
             constants[tuple(tuple(t.shape) for t in tensors)] = fixed
             return tuple(o + 0 if id(o) in given and o.dtype.name != "bool" else o for o in outs if isinstance(o, Tensor))
 
-        return onnx_model, constants
+        labels = [f"input_{i}" for i in range(len(names))]
+        vars(onnx_model)["__signature__"] = Signature([Parameter(n, Parameter.POSITIONAL_OR_KEYWORD) for n in labels])
+        return onnx_model, constants, {label: self._symbols[n] for label, n in zip(labels, names) if n in self._symbols}
+
+
+def _written(name: str, found: Any, array: Array) -> Array:
+    """An output in the caller's array."""
+    here = found.numpy() if isinstance(found, Tensor) else np.asarray(found)
+    if here is not array:
+        if here.dtype != array.dtype or here.shape != array.shape:
+            raise UsageError(f"output {name!r} is {here.dtype}{list(here.shape)}, and the array for it {array.dtype}{list(array.shape)}")
+        array[...] = here
+    return array
 
 
 def load(
@@ -253,9 +279,19 @@ def _symbols(inputs: Sequence[OnnxValue], ranges: Mapping[str, tuple[int, int]])
     for name in ranges:
         if name not in names:
             raise UsageError(f"the model has no size {name!r}; its sizes are {', '.join(sorted(names)) or 'all known'}")
-    made = {name: Var(f"size_{i}", low, high) for i, (name, (low, high)) in enumerate(ranges.items())}
+    made = {name: Var(label, low, high) for label, (name, (low, high)) in zip(_labels(ranges), ranges.items())}
     found = {v.name: {d: made[n] for d, n in enumerate(v.shape or ()) if isinstance(n, str) and n in made} for v in inputs}
     return {name: places for name, places in found.items() if places}
+
+
+def _labels(names: Iterable[str]) -> list[str]:
+    """Identifiers that differ, like these names."""
+    found: list[str] = []
+    for name in names:
+        label = re.sub(r"\W", "_", name, flags=re.ASCII)
+        label = label if label.isidentifier() else f"size_{label}"
+        found.append(f"{label}_{len(found)}" if label in found else label)
+    return found
 
 
 def _fold(graph: OperatorGraph, need: set[str], version: int) -> None:

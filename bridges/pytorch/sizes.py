@@ -70,28 +70,12 @@ class SizeReader:
         return tuple([int(arguments[i]) if dim is None else arguments[i].shape[dim] for i, dim in self._places])
 
 
-class GraphSizes:
-    """The symbols of a graph with ranges: from the least that PyTorch's guards allow, to some times the `most` that was seen of each.
-    `values`: those of the call that the graph is compiled for."""
+class KnownSymbols:
+    """PyTorch's symbols as sizes of ours (`vars`), and what is computed of them."""
 
-    def __init__(self, reader: SizeReader, inputs: Sequence[fx.Node], values: Sequence[int], most: Sequence[int]) -> None:
-        ranges = _ranges(inputs)
-        self.values = dict(zip(reader.symbols, values, strict=True))
-        self.vars: dict[Any, int] = {}
-        room = max(1, ROOM // max(1, len(reader.symbols)))
-        for symbol, value, seen in zip(reader.symbols, values, most, strict=True):
-            low, high = ranges.get(symbol, (0, None))
-            low, top = min(low, value), max(LEAST, (1 << (seen - 1).bit_length()) << room)
-            self.vars[symbol] = Var(str(symbol), low, top if high is None else min(top, high)) if low != high else low
-        self._spans = [(v, v) if type(v) is int else (v.node.arg.lo, v.node.arg.hi) for v in self.vars.values()]  # type: ignore[attr-defined]
+    def __init__(self, symbols: Mapping[Any, int]) -> None:
+        self.vars: dict[Any, int] = dict(symbols)
         self._known: dict[Any, int] = {}
-
-    def __str__(self) -> str:
-        return ", ".join(f"{s} from {a} to {b}" for s, (a, b) in zip(self.vars, self._spans, strict=True))
-
-    def cover(self, values: Sequence[int]) -> bool:
-        """Whether the values lie in the ranges."""
-        return all(a <= v <= b for v, (a, b) in zip(values, self._spans, strict=True))
 
     def size(self, n: int | torch.SymInt) -> int:
         """A size of PyTorch's as one of ours. Raises NotImplementedError for one that data decides, or of other arithmetic."""
@@ -134,6 +118,30 @@ class GraphSizes:
         if function is None:
             raise NotImplementedError(f"a number that is {e}")
         return reduce(function, map(self._computed, e.args)) if len(e.args) > 1 else function(self._computed(e.args[0]))
+
+
+class GraphSizes(KnownSymbols):
+    """The symbols of a graph with ranges: from the least that PyTorch's guards allow, to some times the `most` that was seen of each.
+    `values`: those of the call that the graph is compiled for."""
+
+    def __init__(self, reader: SizeReader, inputs: Sequence[fx.Node], values: Sequence[int], most: Sequence[int]) -> None:
+        ranges = _ranges(inputs)
+        found: dict[Any, int] = {}
+        room = max(1, ROOM // max(1, len(reader.symbols)))
+        for symbol, value, seen in zip(reader.symbols, values, most, strict=True):
+            low, high = ranges.get(symbol, (0, None))
+            low, top = min(low, value), max(LEAST, (1 << (seen - 1).bit_length()) << room)
+            found[symbol] = Var(str(symbol), low, top if high is None else min(top, high)) if low != high else low
+        super().__init__(found)
+        self.values = dict(zip(reader.symbols, values, strict=True))
+        self._spans = [(v, v) if type(v) is int else (v.node.arg.lo, v.node.arg.hi) for v in self.vars.values()]  # type: ignore[attr-defined]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{s} from {a} to {b}" for s, (a, b) in zip(self.vars, self._spans, strict=True))
+
+    def cover(self, values: Sequence[int]) -> bool:
+        """Whether the values lie in the ranges."""
+        return all(a <= v <= b for v, (a, b) in zip(values, self._spans, strict=True))
 
     def value(self, n: int | torch.SymInt) -> int:
         """A size's value at the call that the graph is compiled for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 from ...ir.errors import UsageError, VerifyError
 from ..terminal.style import bytes_text, console, soft_wrapped
-from .tracing import is_tensor_function, uses_pytorch
+from .tracing import is_tensor_function, makes_module
 
 BUILD = "make -C {folder} test"
 
@@ -21,6 +22,7 @@ BUILD = "make -C {folder} test"
 def run(args: Namespace) -> int:
     """Write the library, and say what it is."""
     from ... import cache
+    from ...export import note_command
 
     if args.cache is not None:
         with cache.open(args.cache) as store:
@@ -37,12 +39,20 @@ def run(args: Namespace) -> int:
         return _opencl(source, args, folder)
     if args.source is not None and source.endswith(".onnx"):
         _onnx(source, args.shape, folder, options)
-    elif args.source is not None and (is_tensor_function(source, args.shape) or uses_pytorch(source)):
+    elif args.source is not None and (is_tensor_function(source, args.shape) or makes_module(source)):
         _function(source, args.shape, args.dtype, folder, options)
     else:
         _kernel(source, args, folder, options)
+    note_command(folder, _typed(args))
     _say(folder, args)
     return 0
+
+
+def _typed(args: Namespace) -> str:
+    """The command that writes the same again."""
+    said = {n: getattr(args, n) for n in ("kernel", "shape", "dtype", "name", "target", "device", "threads", "numerics", "out")}
+    words = [w for n, v in said.items() if v is not None for w in (f"--{n}", str(v))]
+    return shlex.join(["tune", "export", *([args.source] if args.source else []), *words])
 
 
 def _onnx(source: str, shape: str | None, folder: Path, options: dict[str, Any]) -> None:
@@ -51,7 +61,7 @@ def _onnx(source: str, shape: str | None, folder: Path, options: dict[str, Any])
 
     if not Path(source).is_file():
         raise UsageError(f"there is no file {source}")
-    export(folder, source, sizes=sizes_by_name(shape), **options)
+    export(folder, source, sizes=sizes_by_name(shape, ranges=True), **options)
 
 
 def _kernel(source: str, args: Namespace, folder: Path, options: dict[str, Any]) -> None:
@@ -68,7 +78,7 @@ def _kernel(source: str, args: Namespace, folder: Path, options: dict[str, Any])
 
 
 def _opencl(source: str, args: Namespace, folder: Path) -> int:
-    from ...export import write_opencl
+    from ...export import note_command, write_opencl
     from ...named_kernels import parse_shape
 
     if args.kernel is None or args.target is not None:
@@ -78,6 +88,7 @@ def _opencl(source: str, args: Namespace, folder: Path) -> int:
     }
     shape = parse_shape(args.shape) if args.shape else None
     files = write_opencl(folder, source, shape, args.dtype, device=args.device, title=args.name, **options)
+    note_command(folder, _typed(args))
     out, host = console(), next(f for f in files if f.endswith(".py"))
     out.print(f"{folder}: {', '.join(files)}", soft_wrap=soft_wrapped(out))
     if not args.check:
@@ -110,9 +121,9 @@ def _say(folder: Path, args: Namespace) -> None:
     found, out = facts(folder), console()
     name = found["name"]
     weights = (folder / f"{name}.weights").stat().st_size
-    kernels = [k for k in found["kernels"] if k["schedule"] or k["from"]]
-    exact = sum(k["from"] == "exact" for k in kernels)
-    text = f"{folder}: {name} for {', '.join(found['targets'])}, {len(kernels)} kernels ({exact} tuned), {bytes_text(weights)} of weights"
+    count = sum(k["calls"] for k in found["kernels"])
+    exact = sum(k["calls"] for k in found["kernels"] if k["from"] == "exact")
+    text = f"{folder}: {name} for {', '.join(found['targets'])}, {count} kernels ({exact} tuned), {bytes_text(weights)} of weights"
     out.print(text, soft_wrap=soft_wrapped(out))
     shown = {a["name"]: f"{a['name']}: {a['dtype']}[{', '.join(map(str, a['shape']))}]" for a in found["arrays"]}
     sizes = [f"{x['name']} from {x['low']} to {x['high']}" for x in found["sizes"]]

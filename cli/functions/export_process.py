@@ -20,7 +20,7 @@ from ...ir.errors import TilewrightError, UsageError
 from ...named_kernels import split_path
 from ...named_kernels.user_process import function_of, namespace_of
 from ...tensor import Tensor, Var
-from .tracing import is_tensor_function
+from .tracing import makes_module
 from .tracing_process import Placeholders, parse_specs
 
 
@@ -42,13 +42,21 @@ def main(arguments: Sequence[str]) -> int:
 
 def _export(asked: dict[str, Any]) -> None:
     path = asked["path"]
-    if not is_tensor_function(path, asked["shape"]):
+    if makes_module(path, asked["shape"]):
         from ...bridges.pytorch import export
         from ...bridges.pytorch.tune_process import load
 
         file, _, which = path.rpartition(":")
         module, inputs = load(file, which)
-        export(asked["folder"], module, inputs, **asked["options"])
+        forward = inspect.signature(getattr(module, "forward", module)).parameters
+        text, symbols = with_sizes(asked["shape"] or "", forward)
+        for label, spec in parse_specs(text).items():
+            shape = getattr(dict(zip(forward, inputs)).get(label), "shape", None)
+            fixed = [d for d in range(len(spec.shape)) if d not in symbols.get(label, {})]
+            if shape is None or len(shape) != len(spec.shape) or any(spec.shape[d] != shape[d] for d in fixed):
+                said = "none" if shape is None else list(shape)
+                raise UsageError(f"--shape gives ranges to sizes of {which}'s inputs, and {label} is {said}")
+        export(asked["folder"], module, inputs, symbols=symbols, **asked["options"])
         return
     names = namespace_of(path)
     given = function_of(path, names)

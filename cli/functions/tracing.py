@@ -57,21 +57,26 @@ def is_tensor_function(name: str, shape: str | None = None) -> bool:
     return any(_tensors(n, function) for n in tree.body)
 
 
-def uses_pytorch(name: str) -> bool:
-    """Whether `my.py:make` is in a file that imports PyTorch: such a function returns a module and its inputs."""
+def makes_module(name: str, shape: str | None = None) -> bool:
+    """Whether `my.py:make`, in a file that imports PyTorch, returns a module and its inputs, as far as its text says: it is no function of
+    tensors, or takes nothing that shapes could be of."""
     from ...named_kernels import is_path, split_path
 
     if not is_path(name):
         return False
+    file, function = split_path(name)
     try:
-        with open(split_path(name)[0], encoding="utf-8") as f:
+        with open(file, encoding="utf-8") as f:
             tree = ast.parse(f.read())
     except (OSError, SyntaxError, ValueError):
         return False
     imports = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
     modules = {a.name for n in imports if isinstance(n, ast.Import) for a in n.names}
     modules |= {str(n.module) for n in imports if isinstance(n, ast.ImportFrom)}
-    return any(m.split(".")[0] == "torch" for m in modules)
+    if not any(m.split(".")[0] == "torch" for m in modules) or is_tensor_function(name):
+        return False
+    takes = [n.args for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function]
+    return not is_tensor_function(name, shape) or any(not (a.posonlyargs or a.args or a.vararg) for a in takes)
 
 
 def _tensors(n: ast.stmt, function: str) -> bool:

@@ -106,14 +106,18 @@ def _options(args: Namespace, **more: Any) -> str:
     return json.dumps({name: value for name, value in options.items() if value is not None})
 
 
-def sizes_by_name(text: str | None) -> dict[str, int]:
-    """`"batch=8,sequence=128"` as a dict; names may be any text without a comma. Raises UsageError."""
-    found: dict[str, int] = {}
+def sizes_by_name(text: str | None, ranges: bool = False) -> dict[str, Any]:
+    """`"batch=8,sequence=128"` as a dict; names may be any text without a comma. `ranges`: `sequence=1..512` is a pair. Raises
+    UsageError."""
+    found: dict[str, Any] = {}
+    example = "batch=8,sequence=1..512" if ranges else "batch=8,sequence=128"
     for part in (text or "").split(",") if text else []:
         name, equals, number = part.rpartition("=")
-        if not equals or not number.strip().isascii() or not number.strip().isdigit() or len(number.strip()) > MAX_DIGITS:
-            raise UsageError(f"cannot read {part!r} as a size; write --shape batch=8,sequence=128")
-        found[name.strip()] = int(number)
+        low, dots, high = map(str.strip, number.partition(".."))
+        for n in (low, high) if dots and ranges else (number.strip(),):
+            if not equals or not n.isascii() or not n.isdigit() or len(n) > MAX_DIGITS:
+                raise UsageError(f"cannot read {part!r} as a size; write --shape {example}")
+        found[name.strip()] = (int(low), int(high)) if dots else int(low)
     return found
 
 

@@ -120,6 +120,31 @@ def test_model_is_called_by_position_name_and_run(tmp_path: Path) -> None:
     assert "OnnxModel(x: float32[batch, 3, 8, 8] -> y: float32[batch, 5]" in repr(model)
 
 
+def test_outputs_are_written_to_given_arrays() -> None:
+    """From the second call on by the kernels themselves; arrays that do not fit, and outputs that are known, too."""
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Neg", ["x"], ["z"])]
+    outs = [value("y", ["n", 3]), value("s", [2], TensorProto.INT64), value("z", ["n", 3])]
+    model = bridge.load(model_of(nodes, [value("x", ["n", 3])], outs))
+    y, z, s = np.empty((4, 3), np.float32), np.zeros((4, 6), np.float32)[:, ::2], np.empty(2, np.int64)
+    for seed in range(3):
+        x = normal(4, 3, seed=seed)
+        for out in ({"y": y}, {"z": z, "s": s, "y": y}, {}):
+            found = dict(zip(("z", "s", "y"), model.run(["z", "s", "y"], {"x": x}, out=out)))
+            assert all(found[name] is array for name, array in out.items())
+            np.testing.assert_array_equal(found["y"], np.maximum(x, 0))
+            np.testing.assert_array_equal(found["z"], -x)
+            assert found["s"].tolist() == [4, 3]
+    x = normal(4, 3)
+    for out, says in (
+        ({"q": y}, "no output 'q'"), ({"y": np.empty((4, 2), np.float32)}, "y"), ({"y": np.empty((4, 3))}, "output 'y' is float32"),
+        ({"y": [1]}, "give NumPy arrays"), ({"y": np.broadcast_to(y, (4, 3))}, "read-only"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=says):
+            model.run(None, {"x": x}, out=out)
+    model.run(None, {"x": y}, out={"y": y, "z": z})  # an input's own memory
+    np.testing.assert_array_equal(z, -np.maximum(x, 0) * 0 - np.maximum(normal(4, 3, seed=2), 0))
+
+
 @pytest.mark.parametrize(
     ("feeds", "says"),
     [

@@ -94,6 +94,29 @@ def test_bits_are_those_of_the_captured_function(name: str, tmp_path: Path) -> N
     assert outcome(tmp_path / "lib", name) == "equal bits"
 
 
+CLANG = next((c for c in ("clang", *(f"clang-{v}" for v in range(22, 12, -1))) if shutil.which(c)), "")
+ARM = "aarch64-linux-gnu-gcc"
+
+
+@pytest.mark.parametrize("compiler", ["clang", "aarch64", "valgrind"])
+def test_other_compilers_and_processors(compiler: str, tmp_path: Path) -> None:
+    """clang's code has the bits of gcc's; an Arm processor's, by an emulator, those of the call but for rounding; valgrind finds nothing."""
+    cc, target, before = {
+        "clang": (CLANG, None, []),
+        "aarch64": (ARM, "neon", ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]),
+        "valgrind": ("gcc", "v3", ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full"]),
+    }[compiler]
+    if not all(map(shutil.which, [cc or "clang", *before[:1]])):
+        pytest.skip(f"it needs {cc or 'clang'} {' '.join(before[:1])}")
+    for name in ("perceptron", "convolution", "halves", "random"):
+        function, args = FUNCTIONS[name]
+        export.write(tmp_path / name, function, *args, name=name, threads=2, target=target)
+        subprocess.run(["make", "-s", f"{name}_test", f"CC={cc}", "CFLAGS=-O1"], cwd=tmp_path / name, check=True, capture_output=True)
+        done = subprocess.run([*before, f"./{name}_test", "2"], cwd=tmp_path / name, capture_output=True, text=True)
+        wanted = "equal bits" if get("cpu").target.name == target or target is None else "equal but for rounding"
+        assert (done.stdout.strip(), done.stderr, done.returncode) == (wanted, "", 0)
+
+
 def test_a_library_is_called_from_python_by_several_threads(tmp_path: Path) -> None:
     export.write(tmp_path / "lib", perceptron, normal(7, 24), threads=2)
     for threads in (1, 3):
@@ -246,6 +269,9 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "equal bits" in capfd.readouterr().out
     facts = json.loads((tmp_path / "lib" / "tilewright-export.json").read_text())
     assert [(a["name"], a["shape"]) for a in facts["arrays"]] == [("x", [33, 20]), ("w", [20, 17]), ("y", [33, 17])]
+    (kernel,) = facts["kernels"]
+    assert kernel["files"] == ["step_k0.c"] and "input x: float32[33, 20]" in "\n".join(kernel["computes"]) and kernel["from"] == "start"
+    assert facts["command"].startswith(f"tune export {file}:step --shape x=33x20,w=20x17 --threads 1")
     assert (
         main(["export", "--kernel", "softmax", "--shape", "m=9,n=33", "--target", "x86-64-v2", "--name", "rows", "--out", out, "--check"])
         == 0
@@ -273,6 +299,12 @@ def test_an_onnx_model(tmp_path: Path) -> None:
     assert outcome(tmp_path / "lib", "m_") == "equal bits"
     x = normal(5, 16, seed=3)
     np.testing.assert_allclose(export.load(tmp_path / "lib")(x), load(tmp_path / "m.onnx")(x), 1e-6, 1e-6)
+    out = str(tmp_path / "any")
+    assert main(["export", str(tmp_path / "m.onnx"), "--shape", "batch=1..40", "--threads", "1", "--out", out, "--check"]) == 0
+    library, model = export.load(out), load(tmp_path / "m.onnx", sizes={"batch": (1, 40)}, threads=1)
+    for n in (1, 7, 40):
+        assert library(normal(n, 16)).tobytes() == model(normal(n, 16)).tobytes()
+    assert library(normal(3, 16), batch=3).shape == (3, 8)
 
 
 def test_weights_are_packed_when_they_are_exported(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The table of operators, filled by the files of this folder."""
 
 from . import contrib as contrib
+from . import contrib_quantised as contrib_quantised
 from . import control_flow as control_flow
 from . import elementwise as elementwise
 from . import indexing as indexing

@@ -10,7 +10,7 @@ from .... import xp
 from ....ir.errors import UsageError
 from ....tensor import nn
 from .products import heads, joined, rotated
-from .table import Call, along, elements, number, type_of, wide
+from .table import OPERATORS, Call, along, elements, number, type_of, wide
 from .table import operator as _operator
 
 operator = partial(_operator, domain="com.microsoft")
@@ -125,20 +125,20 @@ def matmul_bits(
     if bits not in (2, 4, 8) or (groups is not None and elements(groups.shape)):
         raise UsageError(f"com.microsoft.MatMulNBits of {bits} bits{' with g_idx' if groups is not None else ''} is not supported")
     blocks = -(-K // block_size)
-    values = _unpacked(packed.reshape((N, blocks, -1)), bits).reshape((N, blocks, block_size)).astype("float32")
+    values = unpacked(packed.reshape((N, blocks, -1)), bits).reshape((N, blocks, block_size)).astype("float32")
     scale = wide(scales).reshape((N, blocks, 1))
     if zeros is None:
         middle: Any = float(2 ** (bits - 1))
     elif zeros.dtype.is_float:
         middle = wide(zeros).reshape((N, blocks, 1))
     else:
-        middle = _unpacked(zeros.reshape((N, -1)), bits)[:, :blocks].reshape((N, blocks, 1)).astype("float32")
+        middle = unpacked(zeros.reshape((N, -1)), bits)[:, :blocks].reshape((N, blocks, 1)).astype("float32")
     w = ((values - middle) * scale).reshape((N, blocks * block_size))[:, :K]
     y = (wide(x) @ w.T).astype(type_of(x))
     return y if bias is None else y + bias
 
 
-def _unpacked(x: Any, bits: int) -> Any:
+def unpacked(x: Any, bits: int) -> Any:
     """The numbers of so many bits that bytes hold along the last axis, the lowest bits first."""
     each = 8 // bits
     if each == 1:
@@ -153,8 +153,8 @@ def multi_head(
     num_heads: int = 1, mask_filter_value: float = -10000.0, scale: float | None = None, unidirectional: int = 0,
 ) -> Any:  # fmt: skip
     """Attention by heads."""
-    if hidden is not None or k is None or v is None:
-        raise UsageError("com.microsoft.MultiHeadAttention with packed operands or a padding mask is not supported")
+    if k is None or v is None:
+        raise UsageError("com.microsoft.MultiHeadAttention with packed operands is not supported")
     if bias is not None:
         width, inner = q.shape[-1], v.shape[-1]
         q = q + bias[:width]
@@ -162,11 +162,91 @@ def multi_head(
     q, k, v = heads(q, num_heads), *(t if t.ndim == 4 else heads(t, num_heads) for t in (k, v))
     if past_k is not None:
         k, v = xp.concat([past_k, k], axis=2), xp.concat([past_v, v], axis=2)
-    scores = wide(q) @ wide(k).mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    return (_attended(q, k, v, hidden, added, mask_filter_value, scale, unidirectional), k, v)[: call.wanted]
+
+
+def _attended(q: Any, k: Any, v: Any, mask: Any, added: Any, hides: float, scale: float | None, causal: int) -> Any:
+    """softmax(q · kᵀ · scale + what is hidden or added) · v of heads, joined."""
+    rows, n = q.shape[2], k.shape[2]
+    scores = wide(q) @ wide(k).mT * (scale or 1 / math.sqrt(q.shape[-1]))
     scores = scores if added is None else scores + wide(added)
-    if unidirectional:
-        scores = xp.where(along(k.shape[2], 2, 1) <= along(q.shape[2], 2, 0) + (k.shape[2] - q.shape[2]), scores, -math.inf)
-    return (joined((scores.softmax(-1) @ wide(v)).astype(type_of(q))), k, v)[: call.wanted]
+    if mask is not None:
+        scores = scores + _hidden(mask, q.shape[0], rows, n, hides)
+    if causal:
+        scores = xp.where(along(n, 2, 1) <= along(rows, 2, 0) + (n - rows), scores, -math.inf)
+    return joined((scores.softmax(-1) @ wide(v)).astype(type_of(q)))
+
+
+def _hidden(mask: Any, batch: int, rows: int, n: int, hides: float) -> Any:
+    """What is added to scores (batch, heads, rows, n) where keys are hidden: by the length of each sequence (and where it begins), or by
+    zeros for each key, of all rows or of each."""
+    if mask.ndim == 1:
+        at, ends = along(n, 4, 3), mask[:batch].reshape((batch, 1, 1, 1))
+        seen = at < ends
+        if mask.shape[0] == 2 * batch:
+            seen = seen & (at >= mask[batch:].reshape((batch, 1, 1, 1)))
+    elif mask.ndim == 2:
+        seen = mask.reshape((batch, 1, 1, n)) != 0
+    elif mask.ndim == 3:
+        seen = mask.reshape((batch, 1, rows, n)) != 0
+    else:
+        seen = mask[:, :, n - rows : n, :n] != 0
+    return xp.where(seen, 0.0, hides)
+
+
+@operator("Attention")
+def attention(
+    call: Call, x: Any, w: Any, bias: Any = None, mask: Any = None, past: Any = None, added: Any = None, past_length: Any = None,
+    num_heads: int = 1, qkv_hidden_sizes: Any = None, scale: float | None = None, unidirectional: int = 0, mask_filter_value: float = -10000.0,
+    do_rotary: int = 0, past_present_share_buffer: int = 0, rotary_embedding_dim: int = 0,
+) -> Any:  # fmt: skip
+    """Attention of x with itself, by heads: x (batch, length, width) @ w + bias is queries, keys and values side by side. Without w, x is
+    that already. The second result is keys and values with those of `past`."""
+    if do_rotary or past_present_share_buffer:
+        raise UsageError("com.microsoft.Attention with do_rotary or past_present_share_buffer is not supported")
+    made = x if w is None else x @ w
+    made = made if bias is None else made + bias
+    sizes = list(qkv_hidden_sizes or (made.shape[-1] // 3,) * 3)
+    ends = (sizes[0], sizes[0] + sizes[1])
+    q, k, v = (heads(t, num_heads) for t in (made[..., : ends[0]], made[..., ends[0] : ends[1]], made[..., ends[1] :]))
+    if past is not None:
+        k, v = xp.concat([past[0], k], axis=2), xp.concat([past[1], v], axis=2)
+    y = _attended(q, k, v, mask, added, mask_filter_value, scale, unidirectional)
+    return y if call.wanted == 1 else (y, xp.stack([k, v], axis=0))
+
+
+ACTIVATIONS = {
+    "": (), "Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max"),
+}  # fmt: skip
+"""What follows a fused product, and the names of its numbers."""
+
+
+def _activated(call: Call, y: Any, kind: str, numbers: Any) -> Any:
+    """A product after the operator that was fused with it."""
+    if kind not in ACTIVATIONS:
+        raise UsageError(f"com.microsoft.{call.kind} with the activation {kind} is not supported")
+    if kind == "Clip":
+        return y.clip(*numbers) if numbers else y
+    return OPERATORS["", kind](call, y, **dict(zip(ACTIVATIONS[kind], numbers or ()))) if kind else y
+
+
+@operator("FusedConv")
+def fused_conv(
+    call: Call, x: Any, w: Any, b: Any = None, z: Any = None, activation: str = "", activation_params: Any = None, **how: Any
+) -> Any:
+    """A convolution, plus z, and an activation."""
+    y = OPERATORS["", "Conv"](call, x, w, b, **how)
+    return _activated(call, y if z is None else y + z, activation, activation_params)
+
+
+@operator("FusedGemm")
+def fused_gemm(
+    call: Call, a: Any, b: Any, c: Any = None, activation: str = "", activation_alpha: float | None = None, activation_beta: float | None = None,
+    activation_gamma: float | None = None, **how: Any,
+) -> Any:  # fmt: skip
+    """A product, and an activation."""
+    numbers = [n for n in (activation_alpha, activation_beta) if n is not None]
+    return _activated(call, OPERATORS["", "Gemm"](call, a, b, c, **how), activation, numbers)
 
 
 def _placed(old: Any, new: Any, first: Any, n: int) -> Any:

@@ -90,10 +90,11 @@ def matmul_integer(call: Call, a: Any, b: Any, zero_a: Any = None, zero_b: Any =
     return less_zero(a, zero_a) @ less_zero(b, zero_b)
 
 
-def _requantized(y: Any, scale: Any, zero: Any, code: int) -> Any:
+def requantized(y: Any, scale: Any, zero: Any, code: int) -> Any:
     """A float product as integers of a type."""
     low, high = _bounds(code)
-    return ((y / scale).round() + zero.astype("float32")).clip(low, high).astype(element_type(code))
+    shift = 0 if zero is None else zero.astype("float32")
+    return ((y / scale).round() + shift).clip(low, high).astype(element_type(code))
 
 
 @operator("QLinearMatMul")
@@ -102,7 +103,7 @@ def qlinear_matmul(call: Call, a: Any, scale_a: Any, zero_a: Any, b: Any, scale_
     if zero_a.ndim == 1 and elements(zero_a.shape) > 1:
         zero_a, scale_a = zero_a.reshape((-1, 1)), scale_a.reshape((-1, 1))
     y = (less_zero(a, zero_a) @ less_zero(b, zero_b)).astype("float32")
-    return _requantized(y * (scale_a.astype("float32") * scale_b.astype("float32")), scale.astype("float32"), zero, call.code(7))
+    return requantized(y * (scale_a.astype("float32") * scale_b.astype("float32")), scale.astype("float32"), zero, call.code(7))
 
 
 @operator("ConvInteger")
@@ -119,4 +120,4 @@ def qlinear_conv(
     y = OPERATORS["", "Conv"](call, less_zero(x, zero_x), less_zero(w, zero_w, w.ndim - 1), b, **how).astype("float32")
     if elements(scale_w.shape) > 1:
         scale_w = scale_w.reshape((-1, *(1,) * (w.ndim - 2)))
-    return _requantized(y * (scale_x * scale_w), scale, zero, call.code(7))
+    return requantized(y * (scale_x * scale_w), scale, zero, call.code(7))
