@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -36,6 +36,12 @@ class DType:
     name: str
     kind: str
     size: int
+    is_float: bool = field(init=False)
+    is_int: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_float", self.kind == "f")
+        object.__setattr__(self, "is_int", self.kind in "iu")
 
     def __repr__(self) -> str:
         return self.name
@@ -43,8 +49,7 @@ class DType:
     def __reduce__(self) -> tuple[Any, ...]:
         return _named, (self.name,)
 
-    def __hash__(self) -> int:
-        return hash(self.name)
+    __hash__ = object.__hash__  # (there is one object of each type)
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is DType:
@@ -67,14 +72,6 @@ class DType:
     def type(self) -> type[np.generic]:
         """NumPy's class of its elements."""
         return self.np.type
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "f"
-
-    @property
-    def is_int(self) -> bool:
-        return self.kind in "iu"
 
     @property
     def limits(self) -> tuple[int, int]:

@@ -14,6 +14,7 @@ Integers: and or xor not shl shr floordiv remainder popcount clz, of any integer
 from __future__ import annotations
 
 import weakref
+from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Union
@@ -209,22 +210,43 @@ class Node(NoValue):
         return _rules.cast(self, to)
 
 
-_TABLE: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+class _Kept(weakref.ref[Node]):
+    """A place in the table of all nodes, for as long as anybody has its node."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+_TABLE: dict[tuple[Any, ...], _Kept] = {}
+"""What `weakref.WeakValueDictionary` does, without its calls of Python: nodes are made, and asked for, all the time."""
+
+
+def _forget(kept: _Kept, table: dict[tuple[Any, ...], _Kept] = _TABLE, remove: Callable[..., None] = _remove_dead_weakref) -> None:
+    remove(table, kept.key)  # (unless another thread has put a new node there)
 
 
 def make(op: str, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None) -> Node:
     """The unique node with these fields (a bool or float constant never aliases an int one)."""
     key = (op, dtype, src, arg, type(arg), str(arg)) if op == "const" else (op, dtype, src, arg)
-    found = _TABLE.get(key)
+    kept = _TABLE.get(key)
+    found = None if kept is None else kept()
     if found is None:
         found = Node.__new__(Node)
         found.op, found.dtype, found.src, found.arg, found._memo = op, dtype, src, arg, {}
-        _TABLE[key] = found
+        kept = _Kept(found, _forget)
+        kept.key = key
+        _TABLE[key] = kept
     return found
+
+
+_NUMBERS: dict[int, Node] = {}
+"""Small constants of indices: half of all nodes that are asked for."""
 
 
 def const(value: Number, dtype: DType | None = None) -> Node:
     """A constant; without `dtype` an int is an index and a float is float32."""
+    if dtype is None and type(value) is int and (known := _NUMBERS.get(value)) is not None:
+        return known
     if type(value) not in (int, float, bool):
         value = number(value)
     if dtype is None:
@@ -236,6 +258,9 @@ def const(value: Number, dtype: DType | None = None) -> Node:
     elif isinstance(value, float):
         raise KernelError(f"{value} is not a whole number, but its type is {dtype}")
     return make("const", dtype, (), value)
+
+
+_NUMBERS |= {n: const(n) for n in range(-64, 1025)}
 
 
 def as_node(value: Expr, dtype: DType | None = None) -> Node:

@@ -106,12 +106,12 @@ class AxisPlan:
     @property
     def tile(self) -> int:
         """Elements of a matrix instruction's tile along the axis that a unit of threads makes together, 1 without one."""
-        return prod(p.count for p in self.unit)
+        return prod(p.count for p in self.unit) if self.unit else 1
 
     @property
     def spread(self) -> int:
         """How many threads of a unit share a tile of the axis."""
-        return prod(p.count for p in self.unit if p.kind == "thread")
+        return prod(p.count for p in self.unit if p.kind == "thread") if self.unit else 1
 
     @property
     def shared(self) -> bool:

@@ -156,7 +156,10 @@ class Builder:
     def op(self, op: str, *args: Val, dtype: DType | None = None, attr: Attr = None) -> Val:
         """An element-wise operation; scalars meeting vectors are splatted. `dtype` defaults to the operands' (bool for
         comparisons)."""
-        lanes = max(a.lanes for a in args)
+        lanes = 1
+        for a in args:
+            if a.lanes > lanes:
+                lanes = a.lanes
         if lanes > 1:
             args = tuple(self.splat(a, lanes) for a in args)
         if op in ("and", "or", "select") and args[0].dtype is bool_ and self._truths:

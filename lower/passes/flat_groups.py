@@ -95,13 +95,16 @@ class _Straight:
         for i, s in enumerate(self.run):
             if s.op == "store" and len(s.args) == 2 and s.args[1].lanes > 1 and not s.mem.nt:
                 rows.setdefault((replace(s.mem, offset=0, align=1), s.args[0]), {})[s.mem.offset] = i
-        need = before(self.run, self.uses.program.shared_params) if rows else []
+        need: list[set[int]] = []
         for at in rows.values():
             end = -1
             for first in sorted(at):
                 components, many = self.interleaved(at, first) if first >= end else ((), 0)
+                if not components:
+                    continue
+                need = need or before(self.run, self.uses.program.shared_params)
                 places = [at[o] for o in sorted(at) if first <= o < first + many]
-                if components and not any(set(places) & need[j] for j in range(min(places), max(places) + 1)):
+                if not any(set(places) & need[j] for j in range(min(places), max(places) + 1)):
                     end = first + many
                     yield places, components
 

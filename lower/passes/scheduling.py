@@ -100,10 +100,16 @@ def _in_turns(run: list[Instr], before: list[set[int]], strand: list[int], width
     out: list[Instr] = []
     cycle, slots, divider = 0, UNITS, 0
     while unfinished:
-        open_ = (i for n in unfinished[:width] for i in ready.get(n, ()))
-        at = next((i for i in open_ if start[i] <= cycle and (divider <= cycle or run[i].op not in DIVIDES)), None)
-        if at is None or slots == 0:
+        if slots == 0:
             cycle, slots = cycle + 1, UNITS
+        waits = []
+        for at in (i for n in unfinished[:width] for i in ready.get(n, ())):
+            begin = max(start[at], divider) if run[at].op in DIVIDES else start[at]
+            if begin <= cycle:
+                break
+            waits.append(begin)
+        else:  # nothing happens until one of them can begin
+            cycle, slots = min(waits), UNITS
             continue
         s, mine = run[at], strand[at]
         out.append(s)

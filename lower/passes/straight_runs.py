@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 
+from ...ir.dtypes import DType
 from ...program.ops import ACCESSES, FIXED, FREE
 from ...program.program import Block, For, If, Instr, Stmt, Val, bodies, operands, statements
 
@@ -30,33 +31,37 @@ def worked_on(s: Instr) -> bool:
     return s.out is not None and s.out.lanes > 1 and s.op not in FREE
 
 
+_Rows = dict[tuple[int, Val, DType], list[tuple[int, int, int]]]
+"""Accesses to one array, or to memory that two share, by the array and the index that they count from: (place in the run, first element
+after the index, the one behind the last). Of one row those meet that have an element in common, of different rows all may."""
+
+
 def before(run: Sequence[Instr], shared: frozenset[int]) -> list[set[int]]:
     """For every instruction of a run those that must come before it: what makes its operands, and accesses that may meet it.
     `shared`: the parameters that may lie in one another's memory."""
     made: dict[Val, int] = {}
-    reads: dict[tuple[str, int], list[int]] = {}
-    writes: dict[tuple[str, int], list[int]] = {}
+    reads: dict[tuple[str, int], _Rows] = {}
+    writes: dict[tuple[str, int], _Rows] = {}
     out: list[set[int]] = []
     for i, s in enumerate(run):
         need = {made[a] for a in s.args if a in made}
         if s.op in ACCESSES:
-            place = (s.mem.space, -1 if s.mem.space == "param" and s.mem.base in shared else s.mem.base)
-            others = writes.get(place, []) + (reads.get(place, []) if s.out is None else [])
-            need |= {j for j in others if not _disjoint(run[j], s)}
-            (writes if s.out is None else reads).setdefault(place, []).append(i)
+            mem, at = s.mem, s.args[0]
+            place = (mem.space, -1 if mem.space == "param" and mem.base in shared else mem.base)
+            row = (mem.base, at, mem.dtype)
+            begin = mem.offset
+            end = begin + (s.out or s.args[1]).lanes
+            for kind in (writes, reads) if s.out is None else (writes,):
+                for other, accesses in kind.get(place, {}).items():
+                    if other == row and at.lanes == 1:
+                        need.update(j for j, lo, hi in accesses if lo < end and begin < hi)
+                    else:
+                        need.update(j for j, _, _ in accesses)
+            (writes if s.out is None else reads).setdefault(place, {}).setdefault(row, []).append((i, begin, end))
         if s.out is not None:
             made[s.out] = i
         out.append(need)
     return out
-
-
-def _disjoint(a: Instr, b: Instr) -> bool:
-    """Whether two accesses to one array, or to memory that two share, cannot meet: they count the same elements from one index, and
-    their offsets keep them apart."""
-    if a.mem.base != b.mem.base or a.args[0] is not b.args[0] or a.args[0].lanes > 1 or a.mem.dtype is not b.mem.dtype:
-        return False
-    x, y = (range(s.mem.offset, s.mem.offset + (s.out or s.args[1]).lanes) for s in (a, b))
-    return x.stop <= y.start or y.stop <= x.start
 
 
 def replace_value(stmts: Sequence[Stmt], old: Val, new: Val) -> None:
