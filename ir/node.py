@@ -210,18 +210,20 @@ class Node(NoValue):
         return _rules.cast(self, to)
 
 
-class _Kept(weakref.ref[Node]):
+class _TableEntry(weakref.ref[Node]):
     """A place in the table of all nodes, for as long as anybody has its node."""
 
     __slots__ = ("key",)
     key: tuple[Any, ...]
 
 
-_TABLE: dict[tuple[Any, ...], _Kept] = {}
+_TABLE: dict[tuple[Any, ...], _TableEntry] = {}
 """What `weakref.WeakValueDictionary` does, without its calls of Python: nodes are made, and asked for, all the time."""
 
 
-def _forget(kept: _Kept, table: dict[tuple[Any, ...], _Kept] = _TABLE, remove: Callable[..., None] = _remove_dead_weakref) -> None:
+def _forget(
+    kept: _TableEntry, table: dict[tuple[Any, ...], _TableEntry] = _TABLE, remove: Callable[..., None] = _remove_dead_weakref
+) -> None:
     remove(table, kept.key)  # (unless another thread has put a new node there)
 
 
@@ -233,7 +235,7 @@ def make(op: str, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None) -> 
     if found is None:
         found = Node.__new__(Node)
         found.op, found.dtype, found.src, found.arg, found._memo = op, dtype, src, arg, {}
-        kept = _Kept(found, _forget)
+        kept = _TableEntry(found, _forget)
         kept.key = key
         _TABLE[key] = kept
     return found

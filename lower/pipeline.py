@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from ..ir.errors import OptError
+from ..ir.errors import InternalError, OptError
 from ..log import logger
 from ..opts.memory_limits import check_program
 from ..opts.phases import plain
 from ..opts.schedule import Scheduled
 from ..program.program import Instr, Program, statements
-from ..program.verify import after_pass
+from ..program.verify import verify, wanted
 from . import passes
 from .emission import emit
 
@@ -25,20 +25,13 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
     Program as it is emitted, then with the name of each pass and what it made (of the same object: an observer that wants to keep a stage
     keeps its text). OptError where the schedule cannot be expressed."""
     kernel, target = scheduled.kernel.name, scheduled.target
-
-    def finished(step: str, begin: float, touched: bool | None = True) -> None:
-        log.debug("%s for %s: %s took %.3g ms", kernel, target.name, step, 1e3 * (perf_counter() - begin))
-        if touched is not False:
-            after_pass(step, program)
-        if observe is not None:
-            observe(step, program)
-
-    begin = perf_counter()
-    program = emit(scheduled, expand)
-    finished("emit", begin)
-    for p in passes.of(target):
-        begin = perf_counter()
-        finished(p.name, begin, p.run(program, target))
+    program = _made(scheduled, expand, observe)
+    if wanted():
+        try:
+            verify(program, "after all passes")
+        except InternalError:  # whose fault it is takes a look after each
+            _made(scheduled, expand, lambda step, program: verify(program, f"after {step}"))
+            raise
     if (
         scheduled.kernel.fixed
         and not {"fma", "neon"} & target.features
@@ -51,4 +44,23 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
         raise OptError(f"{kernel}: the group needs {program.shared} bytes of shared memory; {target.name} has {target.shared}")
     if scheduled.opts:
         check_program(target, kernel, program, lambda: lower(plain(scheduled)))
+    return program
+
+
+def _made(scheduled: Scheduled, expand: bool, observe: Observer | None) -> Program:
+    """What is emitted, after all passes."""
+    kernel, target = scheduled.kernel.name, scheduled.target
+
+    def finished(step: str, begin: float) -> None:
+        log.debug("%s for %s: %s took %.3g ms", kernel, target.name, step, 1e3 * (perf_counter() - begin))
+        if observe is not None:
+            observe(step, program)
+
+    begin = perf_counter()
+    program = emit(scheduled, expand)
+    finished("emit", begin)
+    for p in passes.of(target):
+        begin = perf_counter()
+        p.run(program, target)
+        finished(p.name, begin)
     return program

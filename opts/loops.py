@@ -146,9 +146,13 @@ class Loops:
 
     def terms(self, node: Node) -> Mapping[Node, int]:
         """The coefficient of each term of an index expression `inside`."""
-        found = self._terms.get(node)
+        return self.linear(node)[0]
+
+    def linear(self, node: Node) -> tuple[dict[Node, int], int]:
+        """(coefficient by term, constant) of an index expression `inside`."""
+        found = self._linear.get(node)
         if found is None:
-            found = self._terms[node] = ix.parts(self.inside(node))[0]
+            found = self._linear[node] = ix.parts(self.inside(node))
         return found
 
     def coefficient(self, node: Node, var: Node) -> int | None:
@@ -157,7 +161,8 @@ class Loops:
         terms = self.terms(node)
         if var in terms:
             return terms[var]
-        return None if any(n is var for n in walk(*terms)) else 0
+        depends = var in axes_of(*terms) if var.op == "axis" else any(n is var for n in walk(*terms))
+        return None if depends else 0
 
     def lane_coefficient(self, node: Node, var: Node, width: int) -> int | None:
         """The `coefficient` along the lanes of each vector of `width` of a part, such as 0 for the number of a group that is whole vectors."""
@@ -170,7 +175,7 @@ class Loops:
         return {}
 
     @cached_property
-    def _terms(self) -> dict[Node, Mapping[Node, int]]:
+    def _linear(self) -> dict[Node, tuple[dict[Node, int], int]]:
         return {}
 
     @cached_property

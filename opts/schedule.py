@@ -26,6 +26,11 @@ class Scheduled(Loops):
         return {}
 
     @cached_property
+    def bodies(self) -> dict[Nest, tuple[Nest, ...]]:
+        """What models found to be one body, by each of its nests: they ask again and again."""
+        return {}
+
+    @cached_property
     def tree(self) -> LoopTree:
         """The loops inside the grid, what runs in each, and which values stay in registers."""
         return loop_tree(self)

@@ -1,8 +1,8 @@
 """Checks that a Program is well formed: what the table of operations says, what structured SSA says, and what memory there is.
 
-`verify` looks at one Program; it costs about as much as writing the Program's text. Lowering calls `after_pass` after each of its
-passes, which verifies where the environment variable TILEWRIGHT_VERIFY is 1, as it is in the tests. A Program that is refused is a fault
-of the pass that is named, never of a user's kernel or options."""
+`verify` looks at one Program; it costs about as much as writing the Program's text. Lowering calls it where the environment variable
+TILEWRIGHT_VERIFY is 1, as it is in the tests: after all of its passes, and where a Program is refused after each of them. That is a
+fault of the pass that is named, never of a user's kernel or options."""
 
 from __future__ import annotations
 
@@ -272,13 +272,12 @@ WARP = 32
 """Threads that do an operation of tensor cores together."""
 _TOGETHER = SYNCS | ASYNCS
 VARIABLE = "TILEWRIGHT_VERIFY"
-"""Verify after every pass where this environment variable is neither empty nor 0."""
+"""Lowering verifies what it makes where this environment variable is neither empty nor 0."""
 
 
-def after_pass(name: str, program: Program) -> None:
-    """Verify what a pass has made, where the switch is on. Raises InternalError that names the pass."""
-    if os.environ.get(VARIABLE, "") not in ("", "0"):
-        verify(program, f"after {name}")
+def wanted() -> bool:
+    """Whether the switch is on."""
+    return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
 def verify(program: Program, when: str = "") -> None:

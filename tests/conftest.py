@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `import fake_device`
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # for `import random_schedules`, `odd_kernels`, `hand_built`
-os.environ.setdefault("TILEWRIGHT_VERIFY", "1")  # Programs are verified after every pass, in processes that tests start too
+os.environ.setdefault("TILEWRIGHT_VERIFY", "1")  # Programs are verified, in processes that tests start too
 os.environ["TILEWRIGHT_SHIPPED"] = "0"  # what the rules start from does not depend on the kind of processor that runs the tests
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell's job in the background ignores Ctrl-C, and so would every process that a test starts

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import takewhile
 from math import inf, log, prod
 from statistics import fmean
@@ -126,7 +127,8 @@ class Traffic:
         item read (`warm`: within an iteration of which loops) is not fetched again where it fits the second cache."""
         s = self.scheduled
         uses = list(self._accesses(nest, warm))
-        here = [st for st in s.stages.values() if any(n is m for n in st.nests for m in one_body(s, nest))]
+        body = one_body(s, nest)
+        here = [st for st in s.stages.values() if any(n is m for n in st.nests for m in body)]
         staged, panels = [st for st in here if not st.once], [st for st in here if st.once]
         near = [u.near for u in uses] + [not is_far(s.target, st.buffer.shape, st.buffer.dtype.size) for st in panels]
         found = self._through_caches(nest, uses, staged, panels, near)
@@ -376,7 +378,7 @@ class Warm:
 
     def add(self, nest: Nest) -> None:
         """Note what a nest reads."""
-        for n in walk(*nest.roots):
+        for n in nest.nodes:
             if n.op == "load":
                 self._read.setdefault(load_parts(n)[0].name, []).append(self._around.get(nest.name, ()))
 
@@ -416,7 +418,7 @@ def owned_work(s: Scheduled, nest: Nest, compute: float, dram: float, costs: Cac
     blocks = axis.arg.extent
     outside = prod(p.trips for p in s.loops(nest) if p.axis in axes_of(nest.mask))
     read = 0.0
-    for n in walk(*nest.roots):
+    for n in nest.nodes:
         if n.op == "load":
             buffer, indices, _ = load_parts(n)
             whole = prod(ix.upper(size) for size in buffer.shape) * buffer.dtype.size
@@ -445,21 +447,27 @@ def early_exit_share(s: Scheduled, nest: Nest, core: Core) -> float:
 def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = None, machine: MachineModel | None = None) -> float:
     """Predicted seconds on `threads` threads of `machine` (the one of the schedule's target), whose bandwidth is that of `limits` where given.
     Symbolic extents count with their upper bounds."""
-    if machine is None:  # (most instructions are counted from options as that Xeon takes them)
-        mine = machine_of(scheduled.target.cpu)
-        core = replace(DEFAULT.core, div=mine.core.div, sqrt=mine.core.sqrt)
-        machine = replace(DEFAULT, core=core, caches=mine.caches, jumps=mine.jumps)
+    given, machine = machine, machine or _counted_as(scheduled.target.cpu)
     if scheduled.target.kind == "gpu":
         return estimate_gpu(scheduled, machine, limits)
     phases = scheduled.phases or (scheduled,)
     arrays = {b.name: buffer_bytes(b.shape, b.dtype.size) for p in phases for b in p.kernel.buffers}
     dram = machine.caches.dram if limits is None else limits.bandwidth(1) / machine.core.clock
-    asked, total = (float(sum(arrays.values())), threads, dram, machine), 0.0
+    whole, total = float(sum(arrays.values())), 0.0
+    asked = whole, threads, dram, given
     for p in phases:
         if (seconds := p.told.get(asked)) is None:
-            seconds = p.told[asked] = _phase(p, *asked)
+            seconds = p.told[asked] = _phase(p, whole, threads, dram, machine)
         total += seconds
     return total
+
+
+@cache
+def _counted_as(cpu: str) -> MachineModel:
+    """The machine of a processor: most instructions are counted from options as a Xeon takes them."""
+    mine = machine_of(cpu)
+    core = replace(DEFAULT.core, div=mine.core.div, sqrt=mine.core.sqrt)
+    return replace(DEFAULT, core=core, caches=mine.caches, jumps=mine.jumps)
 
 
 def _phase(scheduled: Scheduled, whole: float, threads: int, dram: float, machine: MachineModel) -> float:

@@ -86,6 +86,13 @@ def unforeseen(s: Scheduled, nest: Nest, core: Core) -> float:
 def one_body(s: Scheduled, nest: Nest) -> tuple[Nest, ...]:
     """The nests of the body of which `nest` is one, in order: reductions or scans, and stores in their loop; the nest alone where there are
     no others."""
+    found = s.bodies.get(nest)
+    if found is None:
+        found = s.bodies[nest] = _body_of(s, nest)
+    return found
+
+
+def _body_of(s: Scheduled, nest: Nest) -> tuple[Nest, ...]:
     joined = s.together(nest)
     if len(joined) > 1:
         return tuple(joined)

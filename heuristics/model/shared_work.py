@@ -55,7 +55,7 @@ def together(s: Scheduled, reads: Iterable[tuple[Buffer, tuple[Node, ...]]]) -> 
 
 
 def _place(s: Scheduled, indices: Sequence[Node]) -> tuple[Residue, list[int]]:
-    split = [ix.parts(s.inside(i)) for i in indices]
+    split = [s.linear(i) for i in indices]
     return tuple(tuple(sorted(terms.items(), key=lambda t: ix.order_key(t[0]))) for terms, _ in split), [c for _, c in split]
 
 

@@ -12,12 +12,11 @@ from . import barriers, distribution, flat_groups, loop_counters, neighbour_sums
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Changes a Program in place where it `applies` to the target. `run` gives False where it did not touch the Program, which then
-    needs no look at what it made."""
+    """Changes a Program in place where it `applies` to the target."""
 
     name: str
     applies: Callable[[Target], bool]
-    run: Callable[[Program, Target], bool | None]
+    run: Callable[[Program, Target], None]
 
 
 def _no_groups(target: Target) -> bool:

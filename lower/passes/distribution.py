@@ -26,12 +26,11 @@ LINE = 64
 """Bytes at which arrays in scratch begin."""
 
 
-def carry_over(program: Program, target: Target) -> bool:
-    """Change all loops over rows of a Program; whether there was one."""
+def carry_over(program: Program, target: Target) -> None:
+    """Change all loops over rows of a Program."""
     work = _Distribution(program, target)
     for phase in program.phases[program.once :]:
         work.block(phase.body)
-    return work.touched
 
 
 @dataclass(slots=True)
@@ -46,7 +45,7 @@ class _Column:
 
 class _Distribution:
     def __init__(self, program: Program, target: Target) -> None:
-        self.program, self.target, self.uses, self.touched = program, target, DefUse(program), False
+        self.program, self.target, self.uses = program, target, DefUse(program)
 
     def block(self, block: Block) -> None:
         """Innermost first."""
@@ -70,7 +69,6 @@ class _Distribution:
         column = _Column(rows, loop, self._common(rows, loop))
         self._keep(column)
         if column.kept and sum(size for _, size in self._arrays(column)) <= self.target.l2 // 4:
-            self.touched = True
             yield self._before(column)
 
     def _common(self, rows: For, loop: For) -> dict[Val, Instr]:

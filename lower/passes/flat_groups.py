@@ -33,22 +33,13 @@ EACH = frozenset(
 Vectors = tuple[Val, ...]
 
 
-def flatten(program: Program, permutes: bool = False) -> bool:
+def flatten(program: Program, permutes: bool = False) -> None:
     """Replace in place what stores of groups need. `permutes`: any lanes of two vectors are put together by one instruction, but for
-    bytes. False where there is nothing to replace."""
+    bytes."""
     uses = DefUse(program)
     read = frozenset(at for at, p in enumerate(program.params) if p.role == "in") - program.shared_params
-    changed = False
-
-    def flattened(run: list[Instr]) -> list[Instr]:
-        nonlocal changed
-        out = _Straight(run, uses, read, permutes).rewritten()
-        changed |= out is not run
-        return out
-
     for phase in program.phases:
-        each_run(phase.body, flattened)
-    return changed
+        each_run(phase.body, lambda run: _Straight(run, uses, read, permutes).rewritten())
 
 
 class _Straight:

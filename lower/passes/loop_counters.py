@@ -88,19 +88,18 @@ class Counter:
     lanes: Val | None
 
 
-def carry(program: Program) -> bool:
-    """Carry such vectors. False where there are none."""
+def carry(program: Program) -> None:
+    """Carry such vectors."""
     made = _Carrier(DefUse(program))
     for phase in program.phases[program.once :]:
         made.block(phase.body)
-    return made.touched
 
 
 class _Carrier:
     """Rewrites loops."""
 
     def __init__(self, uses: DefUse) -> None:
-        self.uses, self.touched = uses, False
+        self.uses = uses
 
     def block(self, block: Block) -> None:
         """The loops in a block that have none themselves."""
@@ -119,7 +118,6 @@ class _Carrier:
         for group in list(groups.values())[:MOST]:
             self._carried(block, loop, group)
         if found:
-            self.touched = True
             drop_unread(loop)
 
     def _carried(self, block: Block, loop: For, group: Sequence[Counter]) -> None:

@@ -28,14 +28,12 @@ class PartialSum:
     additions: list[Instr]
 
 
-def join(program: Program) -> bool:
-    """Rewrite what can be, in place: results are the same to the bit. False where there is nothing to look for."""
-    if not any(p.dtype in NARROW for p in program.params):
-        return False
-    uses = DefUse(program)
-    for phase in program.phases:
-        _block(uses, phase.body)
-    return True
+def join(program: Program) -> None:
+    """Rewrite what can be, in place: results are the same to the bit."""
+    if any(p.dtype in NARROW for p in program.params):
+        uses = DefUse(program)
+        for phase in program.phases:
+            _block(uses, phase.body)
 
 
 def _total(uses: DefUse, v: Val) -> Val:

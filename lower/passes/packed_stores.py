@@ -21,23 +21,18 @@ TOGETHER = 4
 """Registers of words in one of bytes."""
 
 
-def join_bytes(program: Program, words: int) -> bool:
-    """Join stores in place, of vectors with as many lanes as a register has words. Results are the same to the bit. False where there
-    is nothing to join."""
+def join_bytes(program: Program, words: int) -> None:
+    """Join stores in place, of vectors with as many lanes as a register has words. Results are the same to the bit."""
     if not any(p.role == "out" and p.dtype.is_int and p.dtype.size == 1 for p in program.params):
-        return False
+        return
     uses = DefUse(program)
-    changed = False
 
     def joined(run: list[Instr]) -> list[Instr]:
-        nonlocal changed
         groups = _groups(run, words, uses)
-        changed |= bool(groups)
         return _rewritten(run, groups, uses) if groups else run
 
     for phase in program.phases:
         each_run(phase.body, joined)
-    return changed
 
 
 def _groups(run: list[Instr], words: int, uses: DefUse) -> list[list[int]]:
@@ -108,14 +103,12 @@ def narrows_two(target: Target) -> bool:
     return target.lang == "llvm" and target.arch == "x86_64" and "avx512" not in target.features
 
 
-def join_halves(program: Program, target: Target) -> bool:
-    """Rewrite what can be, in place: results are the same to the bit. False where there is nothing to look for."""
-    if not any(_half(p.dtype, target) and p.role == "out" for p in program.params):
-        return False
-    found = _Narrowing(program, target)
-    for phase in program.phases[program.once :]:
-        each_run(phase.body, found.joined)
-    return True
+def join_halves(program: Program, target: Target) -> None:
+    """Rewrite what can be, in place: results are the same to the bit."""
+    if any(_half(p.dtype, target) and p.role == "out" for p in program.params):
+        found = _Narrowing(program, target)
+        for phase in program.phases[program.once :]:
+            each_run(phase.body, found.joined)
 
 
 def _half(dtype: DType, target: Target) -> bool:

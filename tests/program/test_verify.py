@@ -13,7 +13,7 @@ from tilewright import named_kernels, targets
 from tilewright.heuristics import starts
 from tilewright.ir.dtypes import bool_, float32, float64, int32
 from tilewright.ir.errors import InternalError, OptError
-from tilewright.lower import lower
+from tilewright.lower import lower, passes
 from tilewright.opts import actions, apply, parse
 from tilewright.program import verify as verifier
 from tilewright.program.program import Block, For, If, Instr, Mem, Program, Stmt, Val, statements
@@ -350,20 +350,14 @@ def test_the_twin_is_accepted() -> None:
 
 
 # the switch -----------------------------------------------------------------------------------------------------------------
-def test_the_switch_decides(monkeypatch: pytest.MonkeyPatch, programs: dict[str, Program]) -> None:
-    p = copy.deepcopy(programs["tile"])
-    assert unknown_operation(p)
+def test_the_switch_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pass breaks is found after all of them, and the pass is named."""
+    bad = passes.Pass("spelling", lambda target: True, lambda program, target: [None, unknown_operation(program)][0])
+    monkeypatch.setattr(passes, "PASSES", (*passes.PASSES, bad))
+    schedule = apply(named_kernels.make("add", None, None), (), targets.named("avx2"))
     for value in ("", "0"):
         monkeypatch.setenv(verifier.VARIABLE, value)
-        verifier.after_pass("spelling", p)
+        lower(schedule)
     monkeypatch.setenv(verifier.VARIABLE, "1")
     with pytest.raises(InternalError, match="after spelling"):
-        verifier.after_pass("spelling", p)
-
-
-def test_lowering_asks_after_its_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    monkeypatch.setenv(verifier.VARIABLE, "1")
-    monkeypatch.setattr(verifier, "verify", lambda program, when="": seen.append(when))
-    lower(apply(named_kernels.make("add", None, None), (), targets.named("avx2")))
-    assert seen and all(when.startswith("after ") for when in seen)
+        lower(schedule)
