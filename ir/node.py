@@ -300,33 +300,40 @@ def ref(name: str, indices: Iterable[Expr], dtype: DType) -> Node:
 def walk(*roots: Node) -> Iterator[Node]:
     """Every distinct node below `roots`, operands first. Axis extents are not entered."""
     seen: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(r, False) for r in reversed(roots)]
+    stack: list[Node | tuple[Node]] = [*reversed(roots)]
     while stack:
-        node, done = stack.pop()
-        if done:
-            yield node
+        node = stack.pop()
+        if isinstance(node, tuple):
+            yield node[0]
         elif node not in seen:
             seen.add(node)
-            stack.append((node, True))
-            stack.extend((s, False) for s in reversed(node.src))
+            if node.src:
+                stack.append((node,))
+                stack += [s for s in reversed(node.src) if s not in seen]
+            else:
+                yield node
 
 
-def axes_of(*roots: Node) -> set[Node]:
+def axes_of(*roots: Node) -> frozenset[Node]:
     """The axis nodes that `roots` depend on (memoised on the nodes)."""
+    if len(roots) == 1:
+        return _axes(roots[0])
     out: set[Node] = set()
     for r in roots:
         out |= _axes(r)
-    return out
+    return frozenset(out)
 
 
 def _axes(node: Node) -> frozenset[Node]:
+    known: frozenset[Node] | None = node._memo.get("axes")
+    if known is not None:
+        return known
     # a node must not hold itself: that cycle would keep it alive for ever
     if node.op == "axis":
         return frozenset((node,))
-    if "axes" not in node._memo:
-        for n in pending(node, lambda n: n.op == "axis" or "axes" in n._memo):
-            each = {frozenset((s,)) if s.op == "axis" else s._memo["axes"] for s in n.src}
-            n._memo["axes"] = each.pop() if len(each) == 1 else frozenset().union(*each)
+    for n in pending(node, lambda n: n.op == "axis" or "axes" in n._memo):
+        each = {frozenset((s,)) if s.op == "axis" else s._memo["axes"] for s in n.src}
+        n._memo["axes"] = each.pop() if len(each) == 1 else frozenset().union(*each)
     found: frozenset[Node] = node._memo["axes"]
     return found
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from math import lcm
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -39,7 +40,7 @@ class DefUse:
             self.__dict__.pop(name, None)
 
     def _statements(self) -> Iterator[Stmt]:
-        return (s for phase in self.program.phases for s in statements(phase.body))
+        return chain.from_iterable(statements(phase.body) for phase in self.program.phases)
 
     @cached_property
     def made(self) -> dict[Val, Instr]:
@@ -49,7 +50,7 @@ class DefUse:
     @cached_property
     def count(self) -> Counter[Val]:
         """How often each value is read."""
-        return Counter(v for s in self._statements() for v in operands(s))
+        return Counter(chain.from_iterable(map(operands, self._statements())))
 
     @cached_property
     def reader(self) -> dict[Val, Instr]:

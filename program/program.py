@@ -47,7 +47,7 @@ where every thread of a warp does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
@@ -334,12 +334,15 @@ def touched(s: Instr) -> tuple[tuple[Mem, bool], ...]:
     return ((s.attr.to, True), (s.attr.source, False)) if isinstance(s.attr, AsyncCopy) else ()
 
 
-def statements(block: Block) -> Iterator[Stmt]:
+def statements(block: Block) -> list[Stmt]:
     """Every statement below `block`, outer before inner."""
+    out: list[Stmt] = []
     for s in block.stmts:
-        yield s
-        for body in bodies(s):
-            yield from statements(body)
+        out.append(s)
+        if not isinstance(s, Instr):
+            for body in bodies(s):
+                out += statements(body)
+    return out
 
 
 def operands(s: Stmt) -> tuple[Val, ...]:

@@ -173,7 +173,7 @@ class Traffic:
         """The same of one access; `spread`: of accesses that differ by up to so much."""
         each = []
         for d, parts in enumerate(self._moves(indices)):
-            reach = 1.0 + sum(r for name, r in parts if name in inner) + (spread[d] if spread else 0)
+            reach = 1.0 + sum([r for name, r in parts if name in inner]) + (spread[d] if spread else 0)
             full = float(ix.upper(buffer.shape[d]))
             each.append((max(1.0, min(reach, full)), full))
         line = float(self.machine.caches.line)

@@ -211,7 +211,7 @@ class _Values:
         eps = max([v.dtype.eps, *(n.dtype.eps for n in walk(v.body) if n.op == "mul" and n.dtype.is_float)])
         return x.value * y.value, product_error(NODES, x.value, y.value, x.error, y.error), eps
 
-    def _two(self, factors: list[tuple[set[Node], BoundedNode]], of: DType) -> tuple[BoundedNode, BoundedNode]:
+    def _two(self, factors: list[tuple[frozenset[Node], BoundedNode]], of: DType) -> tuple[BoundedNode, BoundedNode]:
         """Factors multiplied together, the smallest result first, until two are left: as `values` does it."""
         while len(factors) > 2:
             pairs = [(i, j) for i in range(len(factors)) for j in range(i)]

@@ -215,7 +215,7 @@ class _Body:
         self.eps = max(eps)
         self.limits = ReducedPart(v)
 
-    def weight(self, spans: tuple[Span, ...], over: tuple[Span, ...]) -> tuple[int, set[Node]]:
+    def weight(self, spans: tuple[Span, ...], over: tuple[Span, ...]) -> tuple[int, frozenset[Node]]:
         """(size relative to its limit, the axes worth splitting) of the largest array over these spans."""
         shape = dict(zip(self.dims, (hi - lo for lo, hi in (*spans, *over)), strict=True))
         if len(self.factors) > 1:

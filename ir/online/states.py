@@ -356,7 +356,7 @@ class States:
             self.merged[name] = (integer if combine in BITWISE else arith)(combine, a, b)
         return self._known[key]
 
-    def _axes(self, axes: tuple[Node, ...], needed: set[Node]) -> tuple[Node, ...]:
+    def _axes(self, axes: tuple[Node, ...], needed: frozenset[Node]) -> tuple[Node, ...]:
         """The needed ones of `axes`, in the order of another state: a merge replaces those of equal axes at once."""
         kept = tuple(a for a in axes if a in needed)
         return next((s.axes for s in self.states.values() if set(s.axes) == set(kept)), kept)

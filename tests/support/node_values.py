@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import erf
 from typing import Any
 
 import numpy as np
 from tilewright.ir.node import Node
-from tilewright.tensor.graph.index_maps import Indices
+from tilewright.tensor.graph.index_maps import IndexMap, Indices
 from tilewright.tensor.graph.nodes import Loaded, TensorNode, walk
 
 Array = np.ndarray[Any, Any]
@@ -86,15 +87,21 @@ def _env(axes: Indices, shape: tuple[int, ...]) -> dict[Node, Array]:
     return {a: g for a, g in zip(axes, np.indices(shape, sparse=True)) if a.op == "axis"}
 
 
+@lru_cache(maxsize=256)
+def _read(view: IndexMap, shape: tuple[int, ...], source: tuple[int, ...]) -> tuple[Array, tuple[Array, ...]]:
+    """Where a view reads, and at which places of its source."""
+    env = _env(view.axes, shape)
+    keep = np.broadcast_to(True if view.mask is None else place(view.mask, env), shape)
+    at = [np.broadcast_to(place(i, env), shape) for i in view.indices]
+    assert all(((i >= 0) & (i < e))[keep].all() for i, e in zip(at, source)), f"{view} reads outside of its source"
+    return keep, tuple(np.where(keep, i, 0) for i in at)
+
+
 def _view(n: TensorNode, x: Array) -> Array:
-    env = _env(n.arg.axes, n.shape)
-    keep = np.broadcast_to(True if n.arg.mask is None else place(n.arg.mask, env), n.shape)
-    at = [np.broadcast_to(place(i, env), n.shape) for i in n.arg.indices]
-    assert all(((i >= 0) & (i < e))[keep].all() for i, e in zip(at, x.shape)), f"{n} reads outside of its source"
-    at = [np.where(keep, i, 0) for i in at]
+    keep, at = _read(n.arg, n.shape, x.shape)
     if 0 in x.shape:
         return np.zeros(n.shape)
-    return np.where(keep, x[tuple(at)] if at else x, 0)
+    return np.where(keep, x[at] if at else x, 0)
 
 
 def _places(axes: Indices, indices: Sequence[Any], shape: tuple[int, ...], loaded: Sequence[Array]) -> list[Array]:
