@@ -112,6 +112,8 @@ def linear(terms: dict[Node, int], constant: int) -> Node:
 
 def add(a: Node, b: Node, scale: int = 1) -> Node:
     """a + scale·b."""
+    if b.op == "const" and not b.arg:
+        return a
     terms, c = parts(a)
     others, d = parts(b)
     for t, k in others.items():

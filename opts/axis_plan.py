@@ -13,7 +13,7 @@ UPCAST the elements that a unit has: `m.r m.w m.v m.c m.l m.u`."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import prod
@@ -43,6 +43,11 @@ class Part:
     stride: int
     clip: bool
     var: Node
+    trips: int = field(init=False, compare=False, repr=False)
+    """The nominal trip count, the upper bound of a symbolic one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trips", ix.upper(self.size))
 
     @property
     def register(self) -> bool:
@@ -53,11 +58,6 @@ class Part:
     def loop(self) -> bool:
         """Whether it is a loop: over the grid, or in the code."""
         return self.kind in ("grid", "serial", "fold")
-
-    @property
-    def trips(self) -> int:
-        """The nominal trip count, the upper bound of a symbolic one."""
-        return self.size if isinstance(self.size, int) else ix.upper(self.size)
 
 
 @dataclass(frozen=True)

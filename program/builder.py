@@ -168,8 +168,8 @@ class Builder:
                 return known
         if dtype is None:
             dtype = bool_ if op in COMPARISONS else args[-1].dtype
-        if lanes == 1 and op in _FOLDED and all(a in self._numbers for a in args):
-            number = _FOLDED[op](*(self._numbers[a] for a in args))
+        if lanes == 1 and op in _FOLDED and None not in (numbers := [self._numbers.get(a) for a in args]):
+            number = _FOLDED[op](*numbers)
             if dtype is index or (dtype.is_int and dtype.limits[0] <= number <= dtype.limits[1]):
                 return self.const(number, dtype)
         out = self._pure(op, dtype, lanes, args, attr, attr)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 
 from ...program.facts import DefUse
 from ...program.ops import OPS, READS
@@ -46,11 +47,24 @@ class _Straight:
     """A straight run, and what is put into it. `read`: parameters that nothing writes."""
 
     def __init__(self, run: list[Instr], uses: DefUse, read: frozenset[int], permutes: bool) -> None:
-        self.run, self.uses, self.made, self.read, self.permutes = run, uses, uses.made, read, permutes
-        self.place = {s.out: i for i, s in enumerate(run) if s.out is not None}
-        self.depth = next((v.depth for v in self.place), 0)
+        self.run, self.uses, self.read, self.permutes = run, uses, read, permutes
         self.added: dict[int, list[Instr]] = {}
         self.known: dict[Vectors, Vectors | None] = {}
+
+    @cached_property
+    def made(self) -> dict[Val, Instr]:
+        """The instruction that makes each value."""
+        return self.uses.made
+
+    @cached_property
+    def place(self) -> dict[Val, int]:
+        """Where values are made in the run."""
+        return {s.out: i for i, s in enumerate(self.run) if s.out is not None}
+
+    @cached_property
+    def depth(self) -> int:
+        """Of the values that are made in the run."""
+        return next((v.depth for v in self.place), 0)
 
     def rewritten(self) -> list[Instr]:
         """The run with what takes less work; itself where nothing does. The counts of `uses` are kept up."""
@@ -85,7 +99,7 @@ class _Straight:
         rows: dict[object, dict[int, int]] = {}
         for i, s in enumerate(self.run):
             if s.op == "store" and len(s.args) == 2 and s.args[1].lanes > 1 and not s.mem.nt:
-                rows.setdefault((replace(s.mem, offset=0, align=1), s.args[0]), {})[s.mem.offset] = i
+                rows.setdefault((s.mem.space, s.mem.base, s.mem.dtype, s.args[0]), {})[s.mem.offset] = i
         need: list[set[int]] = []
         for at in rows.values():
             end = -1

@@ -34,7 +34,7 @@ def interleave(phase: Phase, registers: int, shared: frozenset[int] = frozenset(
 
 
 def _run(run: list[Instr], registers: int, shared: frozenset[int]) -> list[Instr]:
-    if len(run) > LONGEST or sum(s.op in ACCESSES for s in run) > ACCESSED or sum(map(worked_on, run)) < 2 * CHAIN:
+    if not 2 * CHAIN <= len(run) <= LONGEST or sum(s.op in ACCESSES for s in run) > ACCESSED or sum(map(worked_on, run)) < 2 * CHAIN:
         return run
     first, rest, made = [], [], set()
     for s in run:  # constants and indices come first: they are ready, and belong to no chain
