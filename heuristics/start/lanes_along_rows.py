@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, takewhile
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, loads
@@ -37,6 +37,10 @@ NEAR_IMAGE = 0.5
 """The share of the second cache that an image may take which is read anew for each block of rows."""
 NEAR_BAND = 0.125
 """The share of it that a band of an image may take which stays near while all lanes pass over it."""
+FAR_WEIGHTS = 2
+"""Second caches that weights may take which are read anew for each band, where the image is far as well."""
+STEPS = 64
+"""Steps of an axis in a band at most."""
 TILES, BESIDE = 3, 4
 """Register tiles that are asked about, and how many results along another axis they have at most."""
 BLOCK = 512
@@ -90,8 +94,8 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
     if found is None:
         return
     rows, lanes = found.rows, target.lanes(c.nest.expr.dtype)
-    name, image, weights = str(rows.arg.name), _image_bytes(c), _elements(c.tall) * c.tall.dtype.size
-    near = image <= NEAR_IMAGE * target.l2
+    name, image, weights = str(rows.arg.name), _read_bytes(c, {}), _bytes(c.tall)
+    most = (1 if image <= NEAR_IMAGE * target.l2 else FAR_WEIGHTS) * target.l2  # (what is larger is best read once)
     for tile in _tiles(found, target, c)[:TILES]:
         amount = tile.vectors * lanes
         out = [opt("PADTO", name, -(-extent(rows) // amount) * amount)] if waste(extent(rows), amount) > MAX_EXTRA_WORK - 1 else []
@@ -102,8 +106,8 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
             out += [opt("UNROLL", a.arg.name, extent(a)) for a in c.reduce[-1:] if 1 < extent(a) <= UNROLLED]
         apart = found.free and extent(rows) > amount
         ways = [(*out, *way) for way in _by_rows(found, amount, target, threads, c)] if apart or not found.free else []
-        grid = [(*out, *_window_grid(found, tile, target, threads, c))] if found.free and not (near and weights > target.l2) else []
-        yield [*ways, *grid] if weights > image else [*grid, *ways]  # (what is larger is best read once)
+        grid = [(*out, *_window_grid(found, tile, target, threads, c))] if found.free and (weights <= most or not ways) else []
+        yield [*ways, *grid] if weights > image else [*grid, *ways]
 
 
 def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[RegisterTile]:
@@ -205,33 +209,41 @@ def _window_grid(found: LanesAlongRows, tile: RegisterTile, target: Target, thre
     loops = [(item, f"{name}.t", block)] if cut else []
     loops += [(a, str(a.arg.name), extent(a)) for a in free[place + 1 :]]
     order, moved, at, one = c.nest.axes, list[Opt](), name, dict.fromkeys(free[: place + 1], 1)
-    share = NEAR_BAND if _elements(c.tall) * c.tall.dtype.size <= NEAR_IMAGE * target.l2 else NEAR_IMAGE
+    share = NEAR_BAND if _bytes(c.tall) <= NEAR_IMAGE * target.l2 else NEAR_IMAGE
     for a, at, length in loops:
         step = tile.times(a)
-        fits = [n for n in range(step, length + 1, step) if length % n == 0 and _read_bytes(c, {**one, a: n}) <= share * target.l2]
+        near = takewhile(lambda n: _read_bytes(c, {**one, a: n}) <= share * target.l2, range(step, min(length, STEPS * step) + 1, step))  # noqa: B023
+        fits = [n for n in near if length % n == 0]
         inside = extent(found.rows) > tile.vectors * target.lanes(c.nest.expr.dtype) and order.index(a) > order.index(found.rows)
         moved += [opt("MOVE", at, before=found.rows.arg.name)] if inside else []
         if fits:
             out += [opt("TILE", str(a.arg.name), fits[-1])] if step < fits[-1] < length else []
             break
         one[a] = step
-    return [*out, *grid, *moved, *([opt("STAGE", c.wide.name, at=at, order="row")] if _masked(c) else [])]
+    if _masked(c):
+        return [*out, *grid, *moved, opt("STAGE", c.wide.name, at=at, order="row")]
+    if not c.plain or _read_bytes(c, {}) <= NEAR_IMAGE * target.l2:
+        return [*out, *grid, *moved]
+    lane = str(c.lane.arg.name)  # what comes from afar is put together once for all lanes, and not in pieces of lines for each of them
+    return [*out, *grid, opt("MOVE", lane, before=found.rows.arg.name), opt("STAGE", c.wide.name, at=lane)]
 
 
 def _read_bytes(c: Contraction, taken: Mapping[Node, int]) -> int:
     """Bytes of the image that the results at so many places of some axes, and at all of the others, are made of."""
-    indices = next(i for b, i, _ in loads(c.nest.expr) if b is c.wide)
-    reach = [
-        1 + sum(abs(k) * (taken.get(a, extent(a)) - 1) for a, k in ix.parts(interior(i))[0].items() if a.op == "axis") for i in indices
-    ]
-    return math.prod(reach) * c.wide.dtype.size
+    size = c.wide.dtype.size
+    for i, whole in zip(next(i for b, i, _ in loads(c.nest.expr) if b is c.wide), c.wide.shape, strict=True):
+        terms = ix.parts(interior(i))[0]
+        plain = all(a.op == "axis" for a in terms)
+        size *= 1 + sum(abs(k) * (taken.get(a, extent(a)) - 1) for a, k in terms.items()) if plain else ix.upper(whole)
+    return size
 
 
 def _by_rows(found: LanesAlongRows, amount: int, target: Target, threads: int, c: Contraction) -> Iterator[list[Opt]]:
     """Work items over the rows: each worker packs its own rows once, and all of them read the image where it is near, or the channels that are,
     one part of the sum at a time."""
     rows, name = extent(found.rows), str(found.rows.arg.name)
-    near = _image_bytes(c) <= NEAR_IMAGE * target.l2
+    whole = _read_bytes(c, {})
+    near = whole <= NEAR_IMAGE * target.l2
     if not _masked(c):
         if near or not found.free:
             yield [opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
@@ -242,9 +254,10 @@ def _by_rows(found: LanesAlongRows, amount: int, target: Target, threads: int, c
     panel, grid = opt("STAGE", c.tall.name, at=f"{name}.t" if cut else name), opt("PARALLEL", name)
     if near or not found.free:
         yield [*cut, grid, opt("STAGE", c.wide.name, at=name, order="row"), panel]
-    k, whole = c.reduce[0], _read_bytes(c, {})
+        return
+    k = c.reduce[0]
     part = next((n for n in (256, 128, 64, 32, 16) if n < extent(k) and n * whole <= NEAR_BAND * target.l2 * extent(k)), 0)
-    if found.free and part:
+    if part:
         deep = str(k.arg.name)
         blocks = [opt("TILE", deep, part), opt("MOVE", deep, before=found.free[0].arg.name)]
         yield [*cut, grid, *blocks, panel, opt("STAGE", c.wide.name, at=deep, order="row")]
@@ -255,12 +268,8 @@ def _masked(c: Contraction) -> bool:
     return any(mask is not None for b, _, mask in loads(c.nest.expr) if b is c.wide)
 
 
-def _image_bytes(c: Contraction) -> int:
-    return _elements(c.wide) * c.wide.dtype.size
-
-
-def _elements(buffer: Buffer) -> int:
-    return math.prod(ix.upper(d) for d in buffer.shape)
+def _bytes(buffer: Buffer) -> int:
+    return math.prod(ix.upper(d) for d in buffer.shape) * buffer.dtype.size
 
 
 def _equal_parts(size: int, most: int) -> int:

@@ -3,6 +3,7 @@ the output's rows fill lanes badly."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,10 +13,13 @@ import tilewright as tw
 from checks import check_compiled
 from tilewright import named_kernels, targets
 from tilewright.heuristics.start import quick_starts
+from tilewright.heuristics.start.lanes_along_rows import row_lane_guesses
+from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel
 from tilewright.ir.normal_form import normalise
 from tilewright.ir.rewriter import with_constants
 from tilewright.opts import Opts, apply
+from tilewright.opts.analysis.structure import contractions
 from tilewright.tensor import Tensor, nn
 
 FORMS: dict[str, tuple[tuple[int, int, int], tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -27,6 +31,7 @@ FORMS: dict[str, tuple[tuple[int, int, int], tuple[int, ...], tuple[int, ...], d
     "2d without borders": ((1, 12, 32), (9, 12), (3, 3), {}),
     "2d points": ((1, 130, 48), (7, 7), (1, 1), {}),
     "2d points, stride": ((1, 24, 48), (14, 13), (1, 1), {"stride": 2}),
+    "2d points, batch": ((3, 130, 24), (7, 6), (1, 1), {}),
     "3d": ((1, 6, 20), (4, 5, 9), (3, 1, 3), {"padding": (1, 0, 1)}),
     "3d stride": ((2, 5, 17), (5, 6, 7), (3, 3, 3), {"stride": 2, "padding": 1}),
 }
@@ -61,6 +66,23 @@ def test_results_are_right(form: str, level: str) -> None:
     assert tried
     for k, opts in tried:
         check_compiled(k, opts, target)
+
+
+@pytest.mark.many
+@pytest.mark.covering
+@pytest.mark.parametrize("form", ["2d batch", "2d points, batch", "3d", "3d stride"])
+def test_far_images_are_staged_in_bands_and_parts(form: str) -> None:
+    kernel, target = convolution(form), targets.named("x86-64-v3")
+    if not target.features <= targets.host().features:
+        pytest.skip("this machine has no AVX2")
+    target = replace(target, l2=6144)
+    (c,) = contractions(kernel)
+    trials = Trials(kernel, target)
+    wishes = [w for ways in row_lane_guesses(kernel, target, 2, c) for w in ways]
+    found = list(dict.fromkeys(o for w in wishes if (o := trials.legal_at_once(w))))
+    assert any(sum(x.op == "STAGE" for x in o) > 1 or c.plain for o in found)
+    for opts in found[:2]:
+        check_compiled(kernel, opts, target, threads=2)
 
 
 @pytest.mark.parametrize("shape", [{"h": 14, "w": 14, "c": 256, "oc": 256}, {"h": 7, "w": 7, "c": 512, "oc": 512}])
