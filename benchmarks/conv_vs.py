@@ -82,12 +82,24 @@ FORMS = (
     form("2d k3 s2", (1, 64, 64), (56, 56), 3, 2, 1),
     form("2d k3x5 g4", (2, 64, 64), (28, 30), (3, 5), 1, (1, 2), groups=4),
     form("2d k7 s2", (1, 3, 64), (112, 112), 7, 2, 3),
+    form("2d k1 28", (1, 512, 128), (28, 28), 1),
+    form("2d k1 14 batch 8", (8, 1024, 256), (14, 14), 1),
+    form("2d k1 7 batch 8", (8, 512, 2048), (7, 7), 1),
+    form("2d k3 56", (1, 64, 64), (56, 56), 3, 1, 1),
+    form("2d k3 14", (1, 256, 256), (14, 14), 3, 1, 1),
+    form("2d k3 7", (1, 512, 512), (7, 7), 3, 1, 1),
+    form("2d k3 56 s2", (1, 128, 128), (56, 56), 3, 2, 1),
+    form("2d k3 28 batch 8", (8, 128, 128), (28, 28), 3, 1, 1),
+    form("2d k3 14 batch 8", (8, 256, 256), (14, 14), 3, 1, 1),
+    form("2d k3 7 batch 8", (8, 512, 512), (7, 7), 3, 1, 1),
+    form("2d k3 ragged 12x10", (2, 24, 32), (12, 10), 3, 1, 1),
+    form("2d k5x3 ragged 17x13", (2, 20, 40), (17, 13), (5, 3), 1, (2, 1)),
     form("3d k3", (1, 16, 32), (8, 20, 20), 3, 1, 1),
     form("3d k3x5x7", (1, 16, 16), (8, 16, 18), (3, 5, 7), 1, (1, 2, 3)),
     form("3d k3x5x7 g4", (1, 32, 32), (8, 16, 18), (3, 5, 7), 1, (1, 2, 3), groups=4),
     form("3d k5x3x3 s2", (2, 12, 20), (11, 17, 19), (5, 3, 3), 2, (2, 1, 1)),
 )
-"""Seventeen transposed ones, and ordinary ones with strides, groups and odd windows."""
+"""Seventeen transposed ones, and ordinary ones: ResNet-50's, batches, ragged images, strides, groups and odd windows."""
 
 Call = Callable[[], Any]
 
