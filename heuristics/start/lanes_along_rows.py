@@ -114,7 +114,11 @@ def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[Regist
     """The register tiles that take the fewest cycles for a result, best first: each step loads a vector of weights for each vector of lanes,
     from the second cache, and broadcasts an element for each of the others."""
     core, caches, rows, width = DEFAULT.core, DEFAULT.caches, extent(found.rows), extent(c.lane)
-    lanes, most = target.lanes(c.nest.expr.dtype), target.registers
+    # what is computed on the way to a product, and a product that is not part of its addition, are in registers too
+    computed = any(n.op not in ("load", "cast") for n in c.nest.expr.src) or any(n.dtype is not c.nest.expr.dtype for n in c.nest.loads)
+    large = target.registers >= core.large_file
+    taken = target.registers // 4 if computed and large else 0 if computed or large or "fma" in target.features else 2
+    lanes, most = target.lanes(c.nest.expr.dtype), target.registers - taken
     copies = dict.fromkeys(_equal_parts(width, n) for n in range(1, most))
     others: list[tuple[Node | None, int]] = [(None, 1), *((a, n) for a in found.free for n in range(2, BESIDE + 1))]
     best: dict[RegisterTile, tuple[float, int, int]] = {}
