@@ -45,7 +45,7 @@ _QUICK_S = 2e-3
 """Where a call is shorter, builders stand still for a whole batch: beside them, every message between two candidates waits for a slice of
 a core, and all of these together are longer than what is timed. Where calls are long, builders work while results are compared, and
 where a driver compiles at the first launch, they do so meanwhile."""
-LEAST_FIRST_S = 2.0
+LEAST_FIRST_S = 5.0
 """A driver that compiles at the first launch has at least so long for it, and three times as long as it took for the slowest."""
 DRIVER_S = 10.0
 """How long a device's driver may take to open the device, to compare outputs there, or to let go of a worker that was killed."""

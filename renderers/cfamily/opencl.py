@@ -146,13 +146,18 @@ class OpenClEmitter(GroupEmitter):
         return f"convert_float{n}(as_half{n}({x}))" if way == "widen" else f"as_ushort{n}(convert_half{n}_rte({x}))"
 
     def _moved_half(self, way: str, width: int) -> str:
-        """A function that converts as memory of `half` is loaded and stored, which every device can: processors have instructions for it."""
-        n = "" if width == 1 else str(width)
-        f, u = self.type(float32, width), self.type(uint16, width)
+        """A function that converts as memory of `half` is loaded and stored, which every device can: processors have instructions for it.
+        (PoCL converts one or two by integers, and sixteen in two parts.)"""
+        n, m = "" if width == 1 else str(width), max(width, 4)
+        f, u, us = self.type(float32, width), self.type(uint16, width), self.type(uint16, m)
+        copies, cut = {1: ("(x)", ".s0"), 2: ("(x, x)", ".s01")}.get(width, ("", ""))
         if way == "widen":
-            text = f"static {f} widen_half{n}({u} x) {{ return vload_half{n}(0, (__private const half *)&x); }}"
+            at = f"(__private const half *)&{'y' if copies else 'x'}"
+            loaded = f"vload_half{m}(0, {at}){cut}" if width < 16 else f"({f})(vload_half8(0, {at}), vload_half8(1, {at}))"
+            text = f"static {f} widen_half{n}({u} x) {{ {f'{us} y = ({us}){copies}; ' if copies else ''}return {loaded}; }}"
         else:
-            text = f"static {u} narrow_half{n}({f} x) {{ {u} y; vstore_half{n}_rte(x, 0, (__private half *)&y); return y; }}"
+            x = f"({self.type(float32, m)}){copies}" if copies else "x"
+            text = f"static {u} narrow_half{n}({f} x) {{ {us} y; vstore_half{m}_rte({x}, 0, (__private half *)&y); return y{cut}; }}"
         return self.need(f"{way}_half{n}", text)
 
     def barrier(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -30,10 +31,10 @@ Array = np.ndarray[Any, Any]
 
 def compute(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     """Give every node of `outs` memory with its values, and so every node behind them that somebody holds and will ask for."""
-    for n, value in zip(outs, evaluate(outs, _keep), strict=True):
+    for n, value in zip(outs, evaluate(outs, partial(_keep, device=device)), strict=True):
         buffer = buffers.new(n.shape, n.dtype, device, n.line)
         with np.errstate(all="ignore"):
-            np.copyto(buffer.array, value, casting="unsafe")
+            buffers.fill(buffer, value.astype(buffer.dtype.np, copy=False))
         n.data = buffer
 
 
@@ -41,11 +42,11 @@ KEPT = frozenset({"elementwise", "reduce", "scan", "gather", "scatter", "host"})
 """Operations whose results are worth keeping."""
 
 
-def _keep(n: TensorNode, value: Array) -> None:
+def _keep(n: TensorNode, value: Array, device: str) -> None:
     """Give a node memory that has its values."""
     if not value.flags.owndata or not value.flags.c_contiguous or value.shape != n.shape:
         value = np.array(np.broadcast_to(value, n.shape), order="C")
-    n.data = buffers.adopt(value, n.dtype, "cpu", n.line, None)
+    n.data = buffers.adopt(value, n.dtype, device, n.line, None)
 
 
 def evaluate(outs: Sequence[TensorNode], keep: Callable[[TensorNode, Array], None] | None = None) -> list[Array]:

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
 
+from ...devices import get
 from ..graph.nodes import TensorNode, walk
 from .buffers import ACCOUNT
 from .observers import NANS
@@ -23,6 +24,9 @@ MOST_WORK = 1 << 22
 """Work of a graph that is a kernel's from its second time on."""
 ENOUGH_WORK = 1 << 25
 """Work of all graphs of a structure after which kernels compute it, and of a graph that is a kernel's at once."""
+FEW_RUNS = 1 << 10
+"""Runs of a small graph after which kernels compute it where a driver compiles for as long as NumPy takes for thousands: operands are copied
+there and back, which takes as long as a kernel's call."""
 PRODUCT_WORK = 16
 """Products of a contraction that NumPy's BLAS computes in the time of one element of anything else."""
 
@@ -79,16 +83,20 @@ def work_of(outs: Sequence[TensorNode], most: int) -> int:
 
 
 def is_numpys(outs: Sequence[TensorNode], device: str, key: Callable[[], Hashable], prepare: Callable[[], None]) -> bool:
-    """Whether NumPy computes a graph, whose structure is `key`: on the device `cpu`. `prepare` compiles kernels for it meanwhile; it is called
-    once. Captured functions always run kernels, and TILEWRIGHT_SMALL=0 turns this off."""
-    if device != "cpu" or kernels_only():
+    """Whether NumPy computes a graph, whose structure is `key`: on the device `cpu`, and a small one where a driver compiles late. `prepare`
+    compiles kernels for it meanwhile; it is called once. Captured functions always run kernels, and TILEWRIGHT_SMALL=0 turns this off."""
+    if kernels_only() or (device != "cpu" and not get(device).first_launch_s):
         return False
-    work = work_of(outs, ENOUGH_WORK)
-    if work <= SMALL_GRAPH:
+    work = work_of(outs, ENOUGH_WORK if device == "cpu" else SMALL_GRAPH)
+    if device != "cpu":
+        if work > SMALL_GRAPH:
+            return False
+        work = ENOUGH_WORK // FEW_RUNS
+    elif work <= SMALL_GRAPH:
         return True
     if work > ENOUGH_WORK or (work > MOST_WORK and ACCOUNT.cap is not None):
         return False
-    structure = key()
+    structure = device, key()
     with _lock:
         before = _done.pop(structure, 0)
         after = _done[structure] = before if before >= ENOUGH_WORK else before + (ENOUGH_WORK if work > MOST_WORK else work)

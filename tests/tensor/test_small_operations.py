@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright
+from opencl_driver import POCL, needs_pocl
 from tilewright import Tensor, UsageError, xp
+from tilewright.ir.dtypes import bfloat16
 from tilewright.tensor.frontends import small_operations as direct
 from tilewright.tensor.lift import lifted
 from tilewright.tensor.ops import creation as C
@@ -270,3 +272,30 @@ def test_only_blocks_of_the_pool_are_pooled() -> None:
     whole = xp.reshape(part, (2, -1))
     del x, part, whole
     assert all(block.dtype == np.uint8 for blocks in pools.HOST._rooms.values() for block in blocks)
+
+
+@needs_pocl
+def test_small_graphs_on_opencl_are_numpys_until_they_came_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its driver compiles for a second."""
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    x = Tensor(array, device=POCL)
+    asked: list[str] = []
+    monkeypatch.setattr(realise, "bound", lambda kernel, device: asked.append(device))
+    monkeypatch.setattr(realise, "prepare", lambda outs, device: asked.append("prepare"))
+    half, wide = x.astype("bfloat16") * 2, x @ x.mT
+    assert wide.device == POCL and (wide.numpy() == array @ array.T).all()
+    assert half.dtype is bfloat16 and (half.astype("float32").numpy() == 2 * array).all()
+    both = x + 1
+    assert ((both * both).numpy() == (array + 1) ** 2).all() and (both.numpy() == array + 1).all()
+    x[1] = 5.0
+    array[1] = 5.0
+    assert (x[:, ::2].sum(0).numpy() == array[:, ::2].sum(0)).all() and not asked
+    monkeypatch.setattr(numpy_share, "FEW_RUNS", 16)
+    for _ in range(16):
+        assert ((x * 3).numpy() == 3 * array).all()
+    assert asked == ["prepare"]
+    with pytest.raises(TypeError):  # (what stands for a kernel here is none)
+        (x * 3).numpy()
+    assert asked == ["prepare", POCL]
+    with pytest.raises(TypeError):
+        Tensor(np.zeros(numpy_share.SMALL_GRAPH + 1, np.float32), device=POCL).exp().numpy()
