@@ -29,7 +29,7 @@ from .leaves import array_class, leaf
 from .ops.indexing import getitem, setitem
 from .ops.movement import permute
 from .running import buffers
-from .running.assignment import assign, lock_of
+from .running.assignment import assign, followed, lock_of
 from .running.buffers import TensorBuffer
 from .running.current_capture import current, thread
 from .running.numpy_share import kernels_only
@@ -293,7 +293,9 @@ def _refresh(tensor: Any) -> None:
     for part in tensor.links.alive():
         if part.links.capture is current():
             known = tensor.known
-            if known is None:
+            if part.known is None and part.node.data is not None and part.node.data.cell is not None:
+                part.node = followed(part.node.data, part.links.place.of(tensor.node))
+            elif known is None:
                 part.node, part.known = part.links.place.of(tensor.node), None
             else:
                 part.show(part.links.place.array(known))

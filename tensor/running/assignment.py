@@ -64,20 +64,24 @@ def assign(tensor: Any, node: TensorNode) -> None:
 
 def _assign(tensor: Any, node: TensorNode) -> None:
     old = tensor.node.data
-    cell = old.cell if isinstance(old, TensorBuffer) else None
-    if cell is None and not tensor.requires_grad:
+    if (not isinstance(old, TensorBuffer) or old.cell is None) and not tensor.requires_grad:
         tensor.node = node
         return
+    tensor.become(followed(old, node))
+
+
+def followed(old: TensorBuffer, node: TensorNode) -> TensorNode:
+    """The values of `node`, computed now, in memory of their own, where captured functions that read `old` find them."""
     shared = node.data is not None
-    realise([node], tensor.device)
+    realise([node], old.device)
     new: TensorBuffer = node.data
     if shared or new.device != old.device:
         new = buffers.new(node.shape, node.dtype, old.device, user_line(), new.range)
         buffers.fill(new, node.data.array)
-    if cell is not None:
+    if (cell := old.cell) is not None:
         new.cell, old.cell, cell.buffer = cell, None, new
         MOVES.moved()
-    tensor.become(leaf(new))
+    return leaf(new)
 
 
 def fitting(value: TensorNode, tensor: Any) -> TensorNode:

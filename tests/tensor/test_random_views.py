@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import Tensor, xp
+from tilewright import Tensor, jit, xp
 
 KEYS: list[Any] = [0, -1, slice(1, None), (slice(None), 0), (slice(None), slice(None, None, 2)), (..., slice(0, 1)), slice(None, None, -1)]
 
@@ -85,3 +85,32 @@ def test_views_of_what_is_not_row_major_are_written_to(size: int, late: bool) ->
             parts(wanted)[i][1:] = 7.0
             for v, w in zip((t, *live), (wanted, *parts(wanted)), strict=True):
                 assert np.array_equal(v.numpy(), w), i
+
+
+OF: dict[str, Any] = {
+    "rows": lambda x: x[1:3], "row": lambda x: x[2], "steps": lambda x: x[::2, 1:], "transposed": lambda x: x.T,
+    "flat": lambda x: x.reshape(-1), "of a view": lambda x: x[1:4].T[1:],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("name", OF)
+def test_a_captured_function_sees_what_is_written_to_a_view_and_to_its_base(name: str, seen: bool) -> None:
+    """`seen`: the view was computed before the capture."""
+    array = np.arange(20.0).reshape(5, 4)
+    base = Tensor(array.copy())
+    part, view = OF[name](array), OF[name](base)
+    if seen:
+        view.numpy()
+    captured = jit(lambda x: x + view)
+    zeros = Tensor(np.zeros(part.shape))
+    np.testing.assert_array_equal(captured(zeros).numpy(), part)
+    for into, of, key, value in (
+        (base, array, (2, 1), 100.0), (view, part, 0, 50.0), (base, array, slice(1, 3), 3.0), (base[1:], array[1:], slice(2), 4.0),
+    ):  # fmt: skip
+        into[key] = of[key] = value
+        for x, y in ((captured(zeros), part), (view, part), (base, array)):
+            np.testing.assert_array_equal(x.numpy(), y)
+    base.assign(base * 2)
+    array *= 2
+    np.testing.assert_array_equal(captured(zeros).numpy(), part)
