@@ -26,7 +26,7 @@ from .body import (
     values_of,
 )
 from .buffer import Buffer, Extent, load, load_parts
-from .checks.access_bounds import largest
+from .checks.access_bounds import check_between, largest
 from .checks.misuse import mask_of
 from .checks.structure_checks import check_reads
 from .checks.written_once import check_written_once
@@ -260,9 +260,12 @@ class KernelBuilder:
         Of conditions, "add" and "mul" are numbers (int32), and all others conditions: "max" and "or" say whether any holds, "min" and
         "and" whether all do, "xor" whether their number is odd. Of none, "min" and "and" are True and the others False."""
         bound, found = self._all_of(f"value {name}", axes), given.axes(f"the reduce axes of {name}", over)
-        for a, ends in reversed(self._between.items()):  # (where an axis ends may be read at the place on one made before)
-            if a in found and ends is not None:
-                expr = self._inside(name, combine, a, *ends, expr)
+        if between := {a: ends for a, ends in self._between.items() if a in found and ends is not None}:
+            expr = given.expression(f"value {name}", expr)
+            shapes = {v.name: tuple(x.arg.extent for x in v.axes) for item in self._body for v in values_of(item)}
+            check_between(self.name, f"value {name}", (expr, *(e for ends in between.values() for e in ends)), between, shapes)
+        for a, ends in reversed(between.items()):  # (where an axis ends may be read at the place on one made before)
+            expr = self._inside(name, combine, a, *ends, expr)
         return self._add(reduced(combine, name, bound, found, expr, dtype, self._body))
 
     def sum(self, name: str, axes: Sequence[Node], over: Node | Sequence[Node], expr: Node, dtype: DTypeLike | None = None) -> Value:
@@ -491,7 +494,6 @@ class KernelBuilder:
         """The element of a reduction along an axis that starts and ends somewhere: the axis counts from the start, nothing is read past
         the end, and the element is neutral there."""
         _known(combine, f"value {name}")
-        expr = given.expression(f"value {name}", expr)
         place = ix.add(start, axis)
         there = place < end
         expr = read_where(expr, axis, place, there)

@@ -9,7 +9,7 @@ evaluation, which checks each index that occurs, still sees it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from ..buffer import Extent, load_parts
 from ..dtypes import bool_, index
 from ..errors import KernelError
 from ..index import BIG, Interval
-from ..node import MASKED, Node, as_node, axes_of, const, walk
+from ..node import MASKED, Node, as_node, axes_of, axis, const, walk
 from ..operators import substitute
 
 if TYPE_CHECKING:
@@ -234,15 +234,27 @@ def unproved(kernel: KernelBody) -> Unproved:
     for a in accesses(kernel):
         key = (a.position, a.size, a.mask)
         if key not in known:
-            known[key] = proved(a) or _tried(kernel, a)
+            known[key] = proved(a) or _tried(kernel.name, {b.name for b in kernel.buffers}, a)
         if not known[key]:
             out.add((a.what, a.dimension))
     return frozenset(out)
 
 
-def _tried(kernel: KernelBody, a: Access) -> bool:
-    """Whether trying every point proves it. Raises KernelError where one is outside."""
+def check_between(
+    kernel: str, who: str, roots: tuple[Node, ...], ends: dict[Node, tuple[Node, Node]], shapes: dict[str, tuple[Extent, ...]]
+) -> None:
+    """Raise KernelError where what is read along axes that start and end somewhere (`ends`) is outside for some start and end in their
+    ranges. `shapes`: of the values that may be read."""
+    moved = {
+        a: ix.add(axis(a.arg.name, a.arg.extent - lo), const(lo)) for a, (start, _) in ends.items() if (lo := max(0, ix.bounds(start)[0]))
+    }
+    for a in _read(who, tuple(substitute(r, moved) for r in roots), (), shapes):
+        if not proved(a):
+            _tried(kernel, {load_parts(n)[0].name for n in walk(*roots) if n.op == "load"}, a)
 
+
+def _tried(kernel: str, buffers: Collection[str], a: Access) -> bool:
+    """Whether trying every point proves it. Raises KernelError where one is outside."""
     found = search(a)
     if found.at is None:
         return found.whole
@@ -255,11 +267,11 @@ def _tried(kernel: KernelBody, a: Access) -> bool:
         "or store under a mask"
         if a.stored
         else f"or read it by {a.what}.masked(condition, ...): where() does not keep a load from memory"
-        if any(b.name == a.what for b in kernel.buffers)
+        if a.what in buffers
         else f"or read it by {a.what}.masked(condition, ...), or keep the index inside, as in {a.what}[maximum(i - 1, 0)]"
     )
     raise KernelError(
-        f"kernel {kernel.name}: {a.who} {'leaves' if a.stored else 'reads outside of'} {a.what}: in dimension {a.dimension}, which has {a.size!r} elements, "
+        f"kernel {kernel}: {a.who} {'leaves' if a.stored else 'reads outside of'} {a.what}: in dimension {a.dimension}, which has {a.size!r} elements, "
         f"the index {a.position!r} {runs}{' where its mask holds' if a.mask is not None else ''} and is {value} at {where or 'every point'}; {mend}"
     )
 

@@ -206,3 +206,24 @@ def test_what_such_an_axis_cannot_be() -> None:
         kb.argmax("top", (i,), k, a[k])
     with pytest.raises(KernelError, match="integers of at least one dimension may be ascending"):
         kb.input("f", (3,), "float32", ascending=True)
+
+
+@pytest.mark.parametrize(("most", "entries", "ahead"), [(100, 6, 0), (6, 6, 1), (6, 5, 0)])
+def test_a_range_that_passes_the_array_is_refused(most: int, entries: int, ahead: int) -> None:
+    """Else a kernel would read what nobody gave it: calls check elements against the stated range only."""
+    kb = KernelBuilder("outside")
+    i = kb.axis("i", 4)
+    p, a = kb.input("p", (5,), "int32", range=(0, most), ascending=True), kb.input("a", (entries,), "float32")
+    k = kb.axis("k", (p[i], p[i + 1]))
+    with pytest.raises(KernelError, match=rf"value t reads outside of a: in dimension 0, which has {entries} elements"):
+        kb.sum("t", (i,), k, a[k + ahead])
+
+
+def test_what_a_start_says_is_known_of_its_axis() -> None:
+    kb = KernelBuilder("differences")
+    i = kb.axis("i", 4)
+    p, a = kb.input("p", (5,), "int32", range=(1, 6), ascending=True), kb.input("a", (6,), "float32")
+    k = kb.axis("k", (p[i], p[i + 1]))
+    total = kb.sum("t", (i,), k, a[k] - a[k - 1])
+    kb.store("y", "float32", (4,), (i,), total[i])
+    assert tw.best(kb.build(), opts="(none)")(np.array([1, 2, 2, 5, 6], "int32"), np.arange(6, dtype="float32")).tolist() == [1, 0, 3, 1]
