@@ -64,7 +64,7 @@ def run(
         elif uses.startswith("./"):
             place = folder / uses
             made = yaml.safe_load((place / "action.yml").read_text())
-            given = {k: v["default"] for k, v in made["inputs"].items()} | step["with"] | {"budget": "10s"}
+            given = {k: v["default"] for k, v in made["inputs"].items()} | step["with"] | {"budget": "2m"}
             run(made["runs"]["steps"], folder, env, {**given, "targets": given["targets"] and "server"}, place)
 
 
