@@ -54,7 +54,8 @@ _FLAGS = [
     "-w",
 ]
 # the text is vectors already; gcc's own passes would also find permutations of doubles that gcc 12 gets wrong
-_GCC_FLAGS = ("-fno-tree-loop-distribute-patterns", "-fno-tree-vectorize", "-fno-tree-slp-vectorize")
+_NO_VECTORISERS = ("-fno-tree-vectorize", "-fno-tree-slp-vectorize")
+_GCC_FLAGS = ("-fno-tree-loop-distribute-patterns", *_NO_VECTORISERS)
 _CLANG_FLAGS = ("-fno-builtin",)
 _X86_FLAGS = {
     "sse41": "-msse4.1 -mpopcnt",  # (as x86-64-v2 has both)
@@ -131,8 +132,8 @@ def flags(target: Target, compiler: Compiler) -> tuple[str, ...]:
 
 
 def portable_flags(target: Target) -> tuple[str, ...]:
-    """The same for a build file, whichever of gcc and clang reads it: clang passes over gcc's names of passes."""
-    return (*_FLAGS, *_GCC_FLAGS, *instructions(target, Compiler(("cc",), "gcc", "")))
+    """The same for a build file, whichever of gcc and clang reads it: clang passes over gcc's names of these passes, and refuses others."""
+    return (*_FLAGS, *_NO_VECTORISERS, *instructions(target, Compiler(("cc",), "gcc", "")))
 
 
 def instructions(target: Target, compiler: Compiler) -> tuple[str, ...]:

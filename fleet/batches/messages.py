@@ -104,6 +104,10 @@ class TravellingBuild:
     obj: bytes | None = None
     made_at: str = ""
 
+    @property
+    def source(self) -> None:
+        """The text did not travel."""
+
     def to_json(self, whole: bool) -> dict[str, Any]:
         """Plain data without the options; `whole`: with the object, compressed, and its checksum."""
         whole = whole and self.obj is not None and self.signature is not None

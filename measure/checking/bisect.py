@@ -160,12 +160,14 @@ class _Checker:
     ) -> tuple[int, str] | None:
         """(number of the stage, what is wrong) of the first of the stages before `stop` that is wrong."""
         from ...lower import lower
+        from ...program.verify import verify
 
         at = 0
 
         def observe(name: str, program: Program) -> None:
             nonlocal at
             if at < stop:
+                verify(program, f"after {name}")
                 synced = _BEFORE_BARRIERS not in names[at + 1 :]
                 why = self._twin(program, cuts or {}, synced) if twin else self._floats(program, synced)
                 if why:
@@ -179,9 +181,10 @@ class _Checker:
         except OptError:
             raise
         except Exception as e:
-            if at >= len(names):
+            if at < stop:
+                return at, _raised("emission" if at == 0 else f"the pass {names[at]}", e)
+            if stop == len(names):
                 raise  # every pass has run
-            return (at, _raised("emission" if at == 0 else f"the pass {names[at]}", e)) if at < stop else None
         return None
 
     def _twin(self, program: Program, cuts: Mapping[str, int], synced: bool) -> str:

@@ -92,12 +92,13 @@ GROUPS = 2
 log = logger("measure")
 
 
-def fault(kernel: Kernel, source: SourceLike, values: Mapping[str, int], seed: int, limit_s: float) -> str | None:
+def fault(kernel: Kernel, source: SourceLike | None, values: Mapping[str, int], seed: int, limit_s: float) -> str | None:
     """What Oclgrind objects to in the first groups of a kernel of ours in OpenCL C, at its own shape: '' where it found nothing, None
-    where it has nothing to look for (groups of one thread), is not installed, or does not end in time."""
-    signature = source.signature
-    if source.target.lang != "opencl" or max(signature.threads) < 2 or not oclgrind.here():
+    where the text is not here (of what others built), it has nothing to look for (groups of one thread), is not installed, or does not
+    end in time."""
+    if source is None or source.target.lang != "opencl" or max(source.signature.threads) < 2 or not oclgrind.here():
         return None
+    signature = source.signature
     arrays = _arrays(kernel, generate(kernel, values, seed), values)
     if sum(a.nbytes for a in arrays) > MOST_BYTES:
         return None

@@ -20,7 +20,7 @@ from tilewright.ir.errors import UsageError
 
 from .conftest import Tune, row
 
-OTHERS = """account schedules again aggregate against all allow atol before best block buckets budget build build_only cold cores dashboard days
+OTHERS = """account schedules again aggregate against all allow atol backend before best block buckets budget build build_only cold cores dashboard days
 device diff directive dry_run dtype exit_code expr first flag_param flags fleet forget format gpus grid help host hosts idle image
 insecure kernel key_name kind limit machines memory memory_of_job mode model name namespace nest no_device no_pager no_password node
 nondeterministic numerics recorded background stages microbatches chunks times held layout seconds devices what tensor zero links batch objective old_tools opts outcome overwrite param port print probe problem queue quiet reader repeats require_signature

@@ -249,7 +249,7 @@ c = Array((24, 32))
 mine(xp.from_dlpack(a, device=SPEC), b, out=c)  # our own tensors as a kernel's arguments
 session.wait()
 assert np.allclose(c.host(), A @ B, rtol=1e-4, atol=1e-4)
-refused("lies on cuda, and cpu has no part in that: give device='cuda'", a, b, by=tw.jit(lambda p, q: p + q, device="cpu"))
+refused("lies on cuda, and cpu has no part in that: leave the device out", a, b, by=tw.jit(lambda p, q: p + q, device="cpu"))
 refused("lies on cuda:1 and the kernel runs on cuda:0", Array(A.shape, gpu=1), device=SPEC, by=xp.from_dlpack)
 half = xp.from_dlpack(a, device=SPEC)
 half += 1  # memory of another library is never written in place

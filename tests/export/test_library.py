@@ -270,7 +270,7 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     facts = json.loads((tmp_path / "lib" / "tilewright-export.json").read_text())
     assert [(a["name"], a["shape"]) for a in facts["arrays"]] == [("x", [33, 20]), ("w", [20, 17]), ("y", [33, 17])]
     (kernel,) = facts["kernels"]
-    assert kernel["files"] == ["step_k0.c"] and "input x: float32[33, 20]" in "\n".join(kernel["computes"]) and kernel["from"] == "start"
+    assert kernel["files"] == ["step_k0.c"] and "in0: float32[33, 20]" in "\n".join(kernel["computes"]) and kernel["from"] == "start"
     assert facts["command"].startswith(f"tune export {file}:step --shape x=33x20,w=20x17 --threads 1")
     assert (
         main(["export", "--kernel", "softmax", "--shape", "m=9,n=33", "--target", "x86-64-v2", "--name", "rows", "--out", out, "--check"])
