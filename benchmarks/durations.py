@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 WHERE = "TILEWRIGHT_DURATIONS"
-ENOUGH_S = 0.7
+ENOUGH_S = 0.4
 COSTS = Path(__file__).resolve().parents[1] / "tests/support/costs.json"
 SLOWEST = 100
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-ENOUGH_S = 0.7
+ENOUGH_S = 0.4
 COSTS: dict[str, float] = json.loads(Path(__file__).with_name("costs.json").read_text())
 
 Values = Sequence[tuple[str, Hashable]]
