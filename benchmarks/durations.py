@@ -26,9 +26,10 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+from thorough import COSTS, COSTS_FILE, ENOUGH_S
+
 WHERE = "TILEWRIGHT_DURATIONS"
-ENOUGH_S = 0.4
-COSTS = Path(__file__).resolve().parents[1] / "tests/support/costs.json"
 SLOWEST = 100
 
 
@@ -98,7 +99,7 @@ def main() -> int:
         lines = read(Path(folder))
         found = rows(lines)
         if write:
-            COSTS.write_text(json.dumps(costs(lines, json.loads(COSTS.read_text())), indent=0) + "\n")
+            COSTS_FILE.write_text(json.dumps(costs(lines, COSTS), indent=0) + "\n")
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         run = {"cpu_s": round(used.ru_utime + used.ru_stime, 1), "seconds": round(time.monotonic() - began, 1)}
         print(json.dumps({"run": "make test", **run, "tests": sum(row["tests"] for row in found if "folder" in row)}))

@@ -1,8 +1,8 @@
 """How much of a test `make test` takes: fewer random examples than `make test-thorough`, and fewer cases of tests that have many.
 
 `@pytest.mark.covering` keeps a covering set of a test's cases (each value of each parameter, or with `pairs=True` each
-pair of values of two; with `each=n` every n-th of them, where other tests look at the same in another way). That finds what one value, or two together, break: most faults of software that has parameters
-(Kuhn, Wallace and Gallo, Software Fault Interactions and Implications for Software Testing, 2004).
+pair of values of two; with `each=n` every n-th of them, where other tests look at the same in another way). That finds what one value, or two
+together, break: most faults of software that has parameters (Kuhn, Wallace and Gallo, Software Fault Interactions and Implications for Software Testing, 2004).
 
 Of a test whose cases together take more than ENOUGH_S of a core, `make test` takes some that lie evenly among them: so many
 that n times the time becomes √n times. costs.json has the seconds of a core that a case takes (`python
@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 ENOUGH_S = 0.4
-COSTS: dict[str, float] = json.loads(Path(__file__).with_name("costs.json").read_text())
+COSTS_FILE = Path(__file__).with_name("costs.json")
+COSTS: dict[str, float] = json.loads(COSTS_FILE.read_text())
 
 Values = Sequence[tuple[str, Hashable]]
 
