@@ -33,7 +33,7 @@ import tilewright
 from parts import gpu_cublas
 from parts.gpu_cases import CASES, GOALS, GROUPS, GpuCase
 from tilewright.cache.keys import allowed
-from tilewright.cli.tuning.rivals import peak_share
+from tilewright.cli.tuning.run import peak_share
 from tilewright.devices import get
 from tilewright.devices.cuda.device import CudaDevice
 from tilewright.devices.cuda.probe import copy_rate

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from statistics import fmean
 
 from parts.made_up_spaces import RUGGED, UNSEEN, WHOLE_SPACES, made_up
-from tilewright.search.bench.methodology import Yardstick
 from tilewright.search.bench.recording import Recording
-from tilewright.search.bench.scores import available, score_all
+from tilewright.search.bench.scores import Yardstick, available, score_all
 
 FAMILIES = ("heat", "bodies", "anything", "filtering", "dispersion", "product", *RUGGED, *WHOLE_SPACES, *UNSEEN)
 GROUPS = {"rugged": RUGGED, "whole": WHOLE_SPACES, "unseen": UNSEEN}

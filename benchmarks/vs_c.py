@@ -244,7 +244,7 @@ def native_ours(kernel: Any, opts: Any, arrays: Mapping[str, Any], threads: int)
     """Our calls timed in native code; how long they took to build in milliseconds, and the lines of their source."""
     from tilewright import devices
     from tilewright.ir.normal_form import normalise
-    from tilewright.plan.compile import compile as compiled_plan
+    from tilewright.plan.artefacts import compile as compiled_plan
 
     cpu = devices.get("cpu")
     begin = time.perf_counter()

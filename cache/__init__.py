@@ -9,7 +9,7 @@ import os
 
 from .bundles import HEADER as BUNDLE_HEADER
 from .bundles import Imported
-from .file_errors import CacheWarning
+from .file_check import CacheWarning
 from .keys import DEFAULT_POLICY, Key, policy
 from .lookup import lookup
 from .lookup_report import Field, LookupReport

@@ -17,7 +17,7 @@ from typing import Literal
 
 from ..ir.errors import CacheError
 from . import bundles, layers, queries
-from .file_errors import Damaged, Newer
+from .file_check import Damaged, Newer
 from .keys import Key
 from .lookup import Reader
 from .ranking import answers

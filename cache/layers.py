@@ -22,7 +22,7 @@ from .lookup import Reader
 from .queries import FIELDS
 from .ranking import answers
 from .rows import Row
-from .server import team_setting
+from .server import address
 from .server.address import EXAMPLE, Address
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def find(location: str | os.PathLike[str] | None = None) -> Layers:
     project = project_path()
     if project is not None and not project_consent.may_answer(project):
         project = None
-    return Layers(str(user_path()), tuple(p for p in (project, team_setting.team(), shipped()) if p is not None), named=False)
+    return Layers(str(user_path()), tuple(p for p in (project, address.team(), shipped()) if p is not None), named=False)
 
 
 def user_path() -> Path:

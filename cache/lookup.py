@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ..ir.errors import CacheError
 from . import file_check, queries
-from .file_errors import ELSEWHERE, CacheWarning, Damaged, Newer, Older, Stranger, Unreadable, classify, schema_of
+from .file_check import ELSEWHERE, CacheWarning, Damaged, Newer, Older, Stranger, Unreadable, classify, schema_of
 from .keys import Key
 from .ranking import answers
 from .rows import COLUMNS, Row, digest_of, from_dict

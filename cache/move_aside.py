@@ -14,7 +14,7 @@ from typing import Any
 from ..ir.errors import CacheError
 from ..log import logger
 from . import file_check, queries
-from .file_errors import ELSEWHERE, CacheWarning, Damaged, Older, Unreadable, classify, schema_of
+from .file_check import ELSEWHERE, CacheWarning, Damaged, Older, Unreadable, classify, schema_of
 from .lookup import to_rows
 from .rows import Row
 from .version import SCHEMA

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ..files import folders, owned
 from ..ir.errors import UsageError
-from .file_errors import CacheWarning
+from .file_check import CacheWarning
 
 ENV = "TILEWRIGHT_PROJECT_CACHE"
 MAX_BYTES = 1 << 20

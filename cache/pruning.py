@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from .file_errors import CacheWarning, classify
+from .file_check import CacheWarning, classify
 from .keys import Key
 from .ranking import answers
 from .rows import Row

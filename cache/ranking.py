@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from .file_errors import CacheWarning
-from .keys import Key
-from .objectives import ENERGIES, FRONTS, TIME
+from .file_check import CacheWarning
+from .keys import ENERGIES, FRONTS, TIME, Key
 from .rows import Row, current_schedule
 
 

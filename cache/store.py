@@ -16,7 +16,7 @@ from typing import IO, Any, TypeVar
 from ..ir.errors import CacheError
 from ..log import logger
 from . import bundles, layers, queries, signatures
-from .file_errors import CacheWarning, Damaged, Newer, Older, Unreadable
+from .file_check import CacheWarning, Damaged, Newer, Older, Unreadable
 from .keys import Key
 from .layers import Shipped, user_path
 from .lookup import Reader

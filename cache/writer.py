@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..files.kinds import APPLICATION
 from ..ir.errors import CacheError
 from . import file_check, queries
-from .file_errors import ELSEWHERE, Busy, Newer, classify, schema_of
+from .file_check import ELSEWHERE, Busy, Newer, classify, schema_of
 from .rows import Row
 from .version import SCHEMA
 

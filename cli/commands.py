@@ -401,7 +401,7 @@ COMMANDS = (
         "start a worker on each host",
         "Starts a worker on each host. The workers go on when this command ends.",
         fleet.launch_ssh,
-        "fleet.launch:launch",
+        "fleet.processes:launch",
     ),
     *(
         Command(
@@ -409,7 +409,7 @@ COMMANDS = (
             f"a job script for {name}",
             f"Prints a job script for {name}.",
             fleet.launch_batch,
-            "fleet.launch:launch",
+            "fleet.processes:launch",
         )
         for system, name in fleet.BATCH.items()
     ),
@@ -418,7 +418,7 @@ COMMANDS = (
         "a Deployment or Job",
         "Prints a Kubernetes manifest of workers, as YAML.",
         fleet.launch_kubernetes,
-        "fleet.launch:launch",
+        "fleet.processes:launch",
     ),
     Command(
         "fleet sweep",

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from ..files import folders
 from ..files.strict import Count, Misread, Positive, Within, plain
 from ..files.strict import read as read_data
-from ..files.text import content
+from ..files.write_file import content
 from ..files.write_file import replace as put
 from ..ir.dtypes import DTypeLike
 from ..ir.dtypes import dtype as dtype_of

@@ -18,7 +18,7 @@ from . import engine as jobs
 from .dask_setup import key_of
 from .engine import FleetJob, FleetSlot, JobFailed, Loss, Running, SchedulerLost, SlotLeft, SlotLost
 from .scheduler import ENDS, LOST_TOPIC, MESSAGES_TOPIC, LostSlot, lost_slots, reach, unreachable
-from .worker_facts import dask, difference, machine_lock, slot_of, versions
+from .worker import dask, difference, machine_lock, slot_of, versions
 
 if TYPE_CHECKING:
     from .worker import SlotWorker

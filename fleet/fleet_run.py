@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from ..cache.file_errors import CacheWarning
+from ..cache.file_check import CacheWarning
 from ..cache.server.server_errors import Unreachable
 from ..ir.errors import CacheError, DeviceError, FleetError, TilewrightError, UsageError
 from ..log import logger
 from ..search.budget import DEFAULT_SECONDS
-from ..search.manifest.required import like, target_of
-from ..search.manifest.tune_all import CACHED, ELSEWHERE, FAILED, INTERRUPTED, LEAST_S, LEFT, TUNED, Done, Overall
+from ..search.manifest.tune_all import CACHED, ELSEWHERE, FAILED, INTERRUPTED, LEAST_S, LEFT, TUNED, Done, Overall, like, target_of
 from . import entry_job
 from .engine import FleetJob, JobFailed, SchedulerLost, SlotLeft, SlotLost
 
@@ -260,7 +259,7 @@ def tune_on_fleet(
     after: Sequence[int | None] = (),
 ) -> list[Done]:
     """One Done for each entry, in the manifest's order; `told` hears of each as it is known. `after`: for each entry the index of the one
-    that it waits for, None for none (`search.manifest.sweep_order`). An entry whose target no slot has is
+    that it waits for, None for none (`search.manifest.sweep_file`). An entry whose target no slot has is
     'elsewhere' at once. After Ctrl-C the searches are asked to end, and what they found is kept. Raises CacheError where the cache
     cannot be written, FleetError where the fleet cannot be asked at first."""
     run = FleetRun(manifest, cache, engine, options, show, told)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..files import folders
 from ..ir.errors import FleetError
-from .worker_facts import EXTRA, dask
+from .worker import EXTRA, dask
 
 Role = Literal["scheduler", "worker", "client"]
 ROLES: tuple[Role, ...] = ("scheduler", "worker", "client")

@@ -15,7 +15,7 @@ from ..ir.evaluation.array_math import clz as clz
 from ..ir.evaluation.array_math import erf, odd32
 from ..ir.evaluation.array_math import popcount as popcount
 from ..targets.instructions import BY_NAME
-from ..targets.tensor_step import exp2 as exp2
+from ..targets.tensor_rows import exp2 as exp2
 
 Array = np.ndarray[Any, Any]
 U32, I64, U64, F32, F64 = np.uint32, np.int64, np.uint64, np.float32, np.float64

@@ -15,7 +15,7 @@ from ..opts.phases import phases
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder
 from ..program.program import Instr, Param, Phase, Program, Val, statements
-from ..targets.tensor_step import generation
+from ..targets.tensor_rows import generation
 from . import pieces
 from .context import Context, workspace_layout
 from .emit.tree_walk import EMITTERS, emit_tree

@@ -17,13 +17,11 @@ from .processes.process import Slots
 if TYPE_CHECKING:
     from ..devices import Device, Memory
     from ..ir.kernel import Kernel
-    from .checking.compare import Checker
+    from .checking.compare import Checker, DeviceChecker, DeviceFirstOutputs
     from .checking.compiled_references import DeviceReference
-    from .checking.device_compare import DeviceChecker, DeviceFirstOutputs
     from .checking.verify import Expect, Verdict
-    from .device_operands import DeviceOperands
-    from .energy.meter import EnergyMeter
-    from .operands import Operands
+    from .energy import EnergyMeter
+    from .operands import DeviceOperands, Operands
 
 log = logger("measure")
 
@@ -108,7 +106,7 @@ class Bench:
         take long although the device answers: the compiler, and a heavy reference."""
         memory = self.device.memory()
         if memory is not None:
-            from .device_operands import DeviceOperands
+            from .operands import DeviceOperands
 
             self.on_device = DeviceOperands(self.host, memory)
         self.operands.touch()
@@ -119,7 +117,7 @@ class Bench:
             self._compare_there(memory)
 
     def _compare_there(self, memory: Memory) -> None:
-        from .checking.device_compare import DeviceChecker
+        from .checking.compare import DeviceChecker
 
         try:
             if self.reference is not None:
@@ -139,8 +137,7 @@ class Bench:
         if isinstance(self._meter, DeviceError):
             raise self._meter  # looking again would take seconds
         if self._meter is None:
-            from .energy.counters import counter_of
-            from .energy.meter import EnergyMeter
+            from .energy import EnergyMeter, counter_of
 
             try:
                 self._meter = EnergyMeter(counter_of(self.device), idle=self.energy == "dynamic-energy")
@@ -174,7 +171,7 @@ class Bench:
 
     def _first_outputs(self) -> FirstOutputs | DeviceFirstOutputs:
         if self.judge is not None:
-            from .checking.device_compare import DeviceFirstOutputs
+            from .checking.compare import DeviceFirstOutputs
 
             try:
                 return DeviceFirstOutputs(self._device, self._device.memory)

@@ -15,8 +15,7 @@ from ..opts.options.tc import product_axes
 from ..opts.tensor_cores import products, sides, takes
 from ..targets import Target
 from ..targets.table import rates_of
-from ..targets.tensor_rows import TensorRow, available, rate
-from ..targets.tensor_step import generation
+from ..targets.tensor_rows import TensorRow, available, generation, rate
 
 if TYPE_CHECKING:
     from ..devices import Limits

@@ -1,8 +1,7 @@
 """Plans: which schedule a kernel runs with, and its compiled form. `best` is what users call, `compile` what searches call."""
 
 from .array_arguments import empty
-from .artefacts import Artefacts, Built, Rendered
-from .compile import build, compile, render
+from .artefacts import Artefacts, Built, Rendered, build, compile, render
 from .compiled_kernel import CompiledKernel, SizePart
 from .find import best
 from .identity import canonical_of, key_of, opts_text

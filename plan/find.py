@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..cache.keys import DEFAULT_POLICY, Numerics, with_numerics
-from ..cache.objectives import TIME
-from ..cache.objectives import objective as named_objective
+from ..cache.keys import DEFAULT_POLICY, TIME, Numerics, with_numerics
+from ..cache.keys import objective as named_objective
 from ..devices.cpu.executable import ChosenExecutable, CpuExecutable
 from ..ir import argument_checks
 from ..ir.errors import DeviceError, OptError, UsageError
@@ -21,8 +20,7 @@ from ..ir.normal_form import normalise
 from ..ir.rewriter import resized, without_aliases
 from ..log import logger
 from . import identity, usage
-from .artefacts import Artefacts
-from .compile import build, render
+from .artefacts import Artefacts, build, render
 from .compiled_kernel import CompiledKernel, SizePart
 from .copying_executable import Copying
 from .first_use_check import FirstUse, passed, wanted

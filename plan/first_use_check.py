@@ -13,7 +13,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..cache.file_errors import CacheWarning
+from ..cache.file_check import CacheWarning
 from ..cache.rows import Row
 from ..cache.version import tool_version
 from ..ir.errors import CacheError, VerifyError

@@ -9,16 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from ..cache.file_errors import CacheWarning
-from ..cache.keys import DEFAULT_POLICY, Key
-from ..cache.objectives import FRONTS, OBJECTIVES, TIME, fronts_with
+from ..cache.file_check import CacheWarning
+from ..cache.keys import DEFAULT_POLICY, FRONTS, OBJECTIVES, TIME, Key, fronts_with
 from ..cache.ranking import Standing, scratch_of, undominated, value_of
 from ..cache.version import start_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
 from ..ir.normal_form import normalise
 from ..log import logger
-from .compile import render
+from .artefacts import render
 from .identity import canonical_of, key_of, opts_of, source_key, with_numerics
 from .size_trees import measured_rows, schedule_for, tree_of_sizes
 
@@ -116,7 +115,7 @@ def resolve(
     `shape` ranks neighbours by distance. With `exact_only`, raises CacheMiss (which lists the key) unless the origin
     is 'exact'; with `own_only`, neighbours are not looked for. `excluded`: schedules that are not to be had (they
     could not be loaded here). `start`: 'ranked', or 'quick' where somebody waits for it (a ranked one that the store
-    knows is taken all the same). `objective`: what the schedule is to make small, as `cache.objectives` writes it; with `own_only`,
+    knows is taken all the same). `objective`: what the schedule is to make small, as `cache.keys` writes it; with `own_only`,
     only searches for that very objective answer. `scratch_limit`: bytes that a cached answer may need."""
     kernel = normalise(with_numerics(kernel, policy))
     key = key_of(kernel, device, threads, policy, objective)

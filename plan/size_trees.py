@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..cache.file_errors import CacheWarning
-from ..cache.objectives import TIME
+from ..cache.file_check import CacheWarning
+from ..cache.keys import TIME
 from ..cache.rows import TREE as FACT
 from ..cache.size_tree import SizeTree, parse_tree
 from ..ir.errors import CacheError, OptError

@@ -286,7 +286,7 @@ class Program:
     """A lowered kernel. Sizes are in bytes; `scratch` is a worker's (a thread's) arena, `shared` a group's memory, `work` is
     shared between phases. `align`: every parameter starts at a multiple of so many bytes (1: elements are aligned, no more).
     `regs`: at most so many registers a thread (0: the compiler decides). `generation`: of the tensor cores whose arithmetic `mma` has
-    (`targets.tensor_step.GENERATIONS`; '' where there is no mma). The first `once` phases read constant inputs alone and no
+    (`targets.tensor_rows.GENERATIONS`; '' where there is no mma). The first `once` phases read constant inputs alone and no
     other phase writes the workspace then: a call may leave them out, given the workspace that they filled from the same contents.
     `maps`: how TMA sees parameters; operations name them by position."""
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, get_args
 
-from ..cache.keys import Numerics, with_numerics
-from ..cache.objectives import TIME
+from ..cache.keys import TIME, Numerics, with_numerics
 from ..cache.rows import POLICY
 from ..ir import argument_checks
 from ..ir.errors import UsageError
@@ -107,7 +106,7 @@ def tune(
     precision, are held to the wider error bound that follows, and have cache entries of their own. `numerics`: "fixed" searches among the
     schedules that give the same bits as all others (docs/numerics.md), for cache entries of their own. `measuring`: what makes the
     measurer, where that is not one of `device` here (`fleet.batches.fleet_measurer`). `objective`: what is made small, of
-    `cache.objectives.OBJECTIVES`, or two such as "time,scratch", whose front is the answer; each has cache entries of its own.
+    `cache.keys.OBJECTIVES`, or two such as "time,scratch", whose front is the answer; each has cache entries of its own.
     `policy`: where operands lie while they are timed, and whether other cores work: "memory", "cache", or "program" (both in turns, the default),
     each also with ",busy"; an answer that was measured otherwise is searched for again.
 

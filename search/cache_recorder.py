@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..cache.file_errors import CacheWarning
-from ..cache.objectives import TIME
+from ..cache.file_check import CacheWarning
+from ..cache.keys import TIME
 from ..cache.ranking import FAILED
 from ..cache.rows import OBJECTIVE
 from ..cache.server.server_errors import Unreachable

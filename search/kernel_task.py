@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..cache.objectives import TIME
-from ..cache.objectives import objective as named_objective
+from ..cache.keys import TIME
+from ..cache.keys import objective as named_objective
 from ..cache.ranking import Standing
 from ..cache.rows import OBJECTIVE, POLICY
 from ..ir.errors import CacheMiss, OptError, UsageError
@@ -55,7 +55,7 @@ class KernelTask:
         allow: Iterable[str] = (),
         objective: str | Sequence[str] = TIME,
     ) -> None:
-        """Raises UsageError, KernelError, DeviceError. `objective`: what is made small, as `cache.objectives.objective` reads it."""
+        """Raises UsageError, KernelError, DeviceError. `objective`: what is made small, as `cache.keys.objective` reads it."""
         from .. import devices, named_kernels
         from ..cache.keys import FIXED, allowed, policy
         from ..ir.dtypes import dtype as dtype_of

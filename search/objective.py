@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ..cache.objectives import ENERGIES, TIME
-from ..cache.objectives import objective as named
+from ..cache.keys import ENERGIES, TIME
+from ..cache.keys import objective as named
 from ..ir.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ F = TypeVar("F", bound="Finalist")
 
 @dataclass(frozen=True)
 class SearchObjective:
-    """The objective, as `cache.objectives.objective` writes it."""
+    """The objective, as `cache.keys.objective` writes it."""
 
     text: str = TIME
 
@@ -158,7 +158,7 @@ def measurable(objective: str, device: Device, elsewhere: bool) -> SearchObjecti
     if aim.energy and elsewhere:
         raise UsageError("energy is measured on this machine's own devices only, not on a fleet's: search for the time there")
     if aim.energy:
-        from ..measure.energy.meter import check_energy as readable
+        from ..measure.energy import check_energy as readable
 
         readable(device)
     return aim

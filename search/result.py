@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..cache import keys
-from ..cache.objectives import FRONTS, TIME
+from ..cache.keys import FRONTS, TIME
 from ..cache.rows import POLICY
 
 if TYPE_CHECKING:

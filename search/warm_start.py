@@ -177,7 +177,7 @@ def answer(job: Job, row: Row, opts: Schedule, seconds: float, standing: Standin
 
 def front_of(key: Key, cache: Cache) -> tuple[dict[str, Any], ...]:
     """The members of the front of a key, as a result holds them; none where it has one objective."""
-    from ..cache.objectives import FRONTS
+    from ..cache.keys import FRONTS
     from ..plan.resolve import front
 
     if key.objective not in FRONTS:

@@ -11,8 +11,7 @@ from ..ir.buffer import Buffer
 from ..ir.errors import UsageError
 from ..opts import Opt
 from .building import CheckedSource, build
-from .source_arguments import SourceArgument
-from .source_spec import SourceSpec
+from .source_spec import SourceArgument, SourceSpec
 
 if TYPE_CHECKING:
     from ..devices import Executable

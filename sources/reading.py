@@ -18,15 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ..files.text import read as read_text
+from ..files.write_file import read as read_text
 from ..ir.dtypes import DType, dtype
 from ..ir.errors import TilewrightError, UsageError
 from ..search import expressions
 from ..search.expressions import Expression
 from .building import defined
 from .parameters import SourceParameter, Value, number, parameter, parse, text_of
-from .source_arguments import MAKES, RANDOM, ROLES, VECTORS, SourceArgument
-from .source_spec import LANGUAGES, CheckSpec, LaunchSpec, SourceSpec, split_reference
+from .source_spec import LANGUAGES, MAKES, RANDOM, ROLES, VECTORS, CheckSpec, LaunchSpec, SourceArgument, SourceSpec, split_reference
 
 if TYPE_CHECKING:
     import numpy as np

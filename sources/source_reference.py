@@ -27,14 +27,13 @@ from ..measure.processes.protocol import Channel
 from ..measure.roofline import MOST_SETS
 from .building import CheckedSource, build
 from .configurations import schedule
-from .source_arguments import SourceArgument, make, scalar
 from .source_device import SourceDevice
-from .source_spec import CheckSpec, SourceSpec, split_reference
+from .source_spec import CheckSpec, SourceArgument, SourceSpec, make, scalar, split_reference
 
 if TYPE_CHECKING:
     from ..devices import Device, Executable
     from ..measure.bench import Data, RunnerSetup
-    from .source_arguments import Array
+    from .source_spec import Array
 
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
@@ -213,8 +212,7 @@ def _own(spec: SourceSpec, device: SourceDevice, exe: Executable, seed: int) -> 
     """(what the configuration writes, which elements it leaves) in two runs that begin with other contents."""
     import numpy as np
 
-    from ..measure.device_operands import DeviceOperands
-    from ..measure.operands import view
+    from ..measure.operands import DeviceOperands, view
 
     host = operands(spec, seed)
     memory = device.memory()

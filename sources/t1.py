@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files.text import read as read_text
+from ..files.write_file import read as read_text
 from ..ir.errors import UsageError
 from .parameters import listed
 from .reading import spec_of

@@ -4,7 +4,7 @@
     python benchmarks/gpu_golden.py --host sm_90a     # the models in C++, no GPU; --only tma: a part
 
 A case is a kernel of whole warps that loads fragments, does one instruction, and stores what each thread holds then. So nothing of
-lowering is in it: what differs on a GPU is a fault of `targets.tensor_rows` (which thread holds what), of `targets.tensor_step` (how
+lowering is in it: what differs on a GPU is a fault of `targets.tensor_rows` (which thread holds what), of `targets.tensor_rows` (how
 sums are made), or of the PTX in `renderers.cfamily.cuda_tensor`. A case that differs comes with all of its bits (zlib, base64), any other
 with their hash: `changed` compares a file of them with what the table says today, wherever that runs."""
 
@@ -33,8 +33,7 @@ from tilewright.program.hopper import SWIZZLES, WARPGROUP, BoxLoad, MBar, Shared
 from tilewright.program.program import Mem, Param, Phase, Program, Val
 from tilewright.renderers import Source, render
 from tilewright.targets import Target
-from tilewright.targets.tensor_rows import WGMMA_M, WGMMA_TYPES, TensorRow, available, wgmma_row
-from tilewright.targets.tensor_step import LEAST, generation
+from tilewright.targets.tensor_rows import LEAST, WGMMA_M, WGMMA_TYPES, TensorRow, available, generation, wgmma_row
 
 if TYPE_CHECKING:
     from tilewright.devices.base import Device

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.errors import CacheError
-from ..file_errors import ELSEWHERE, Busy
+from ..file_check import ELSEWHERE, Busy
 from .address import Address
 
 

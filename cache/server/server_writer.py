@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ir.errors import CacheError
 from .. import queries
-from ..file_errors import Newer, Older
+from ..file_check import Newer, Older
 from ..version import SERVER_SCHEMA
 from ..writer import RowWriter
 from .address import Address

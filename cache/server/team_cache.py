@@ -26,7 +26,7 @@ from typing import Any
 from ...files import folders
 from ...files.strict import AS_JSON
 from ...ir.errors import CacheError
-from ..file_errors import CacheWarning, Damaged, Older, classify
+from ..file_check import CacheWarning, Damaged, Older, classify
 from ..keys import FIELDS as KEY_FIELDS
 from ..keys import Key
 from ..lookup import Reader

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
-from ..report.formats import escaped
+from ..report.report import escaped
 from ..terminal.style import console, duration, factor, opts_words, stored_opts, table
 from .query import narrowed, shape_of
 from .signing import checker

@@ -116,9 +116,9 @@ def export(store: Cache, args: Namespace) -> int:
 
 def asked_for(store: Cache, args: Namespace) -> list[Row]:
     """The answers that a manifest asks for. Raises CacheMiss, before anything is written, where one is not there or stale."""
-    from ...search.manifest import manifest_file, required
+    from ...search.manifest import manifest_file, tune_all
 
-    checked = [required.check(e, store) for e in manifest_file.load(args.manifest, "none").entries]
+    checked = [tune_all.check(e, store) for e in manifest_file.load(args.manifest, "none").entries]
     absent = [f"{c.entry.title} is {c.state}" for c in checked if c.state != "present"]
     if absent:
         more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""

@@ -22,27 +22,27 @@ def _print(args: Namespace, facts: dict[str, Any], lines: list[str]) -> int:
 def _opened(args: Namespace) -> tuple[Cache, Team]:
     """The cache that the arguments name, and the server that it is or that is below it. Raises UsageError where there is none."""
     from ... import cache
-    from ...cache.server import team_setting
+    from ...cache.server import address
 
     store = cache.open(args.cache)
     if store.team is None:
         raise UsageError(
-            f"no team's cache is named: `tune cache team URL` keeps one in {team_setting.path()}, "
-            f"{team_setting.ENV}=URL names one for a while, and --cache URL for this command"
+            f"no team's cache is named: `tune cache team URL` keeps one in {address.path()}, "
+            f"{address.ENV}=URL names one for a while, and --cache URL for this command"
         )
     return store, store.team
 
 
 def _named(args: Namespace) -> int:
-    from ...cache.server import team_setting
+    from ...cache.server import address
 
-    file = team_setting.remember("" if args.forget else args.url)
+    file = address.remember("" if args.forget else args.url)
     if args.forget:
         print(f"no team's cache any more ({file})")
     else:
         print(f"the team's cache is {args.url} ({file}); `tune cache pull` fetches it")
-    if team_setting.ENV in os.environ:
-        print(f"but {team_setting.ENV} is set, and decides")
+    if address.ENV in os.environ:
+        print(f"but {address.ENV} is set, and decides")
     return 0
 
 

@@ -19,27 +19,24 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ...search.manifest.manifest_file import Entry, Manifest
-    from ...search.manifest.sweep_file import Sweep
-    from ...search.manifest.sweep_journal import EntryStory, SweepJournal
-    from ...search.manifest.sweep_order import SweepOrder
+    from ...search.manifest.sweep_file import EntryStory, Sweep, SweepJournal, SweepOrder
     from ...search.manifest.tune_all import Done, Overall
 
 
 def sweep(args: Namespace) -> int:
     """Plan, and tune what is not done; the exit code is that of a manifest's run."""
     from ...search.manifest import sweep_file
-    from ...search.manifest import sweep_journal as journals
-    from ...search.manifest.sweep_order import order
+    from ...search.manifest.sweep_file import order
 
     files: Any = "all" if args.trust else "inside"
     whole = sweep_file.load(args.file, files, args.target, args.model)
     if not args.dry_run:
         tune_manifest.keep_lock(whole.manifest)
     plan = order(whole.manifest.entries)
-    place = Path(args.journal) if args.journal else journals.path_of(args.file)
+    place = Path(args.journal) if args.journal else sweep_file.path_of(args.file)
     out = console(sys.stderr if args.json == "-" else None, args.wide)
     if args.dry_run:
-        stories = {} if args.again else journals.read(place)
+        stories = {} if args.again else sweep_file.read(place)
         _plan(whole, plan, stories, out)
         if args.json:
             write(args.json, json.dumps({"schema": 1, "sweep": args.file, "entries": _planned(whole, plan, stories)}, indent=1) + "\n")
@@ -50,8 +47,7 @@ def sweep(args: Namespace) -> int:
 
 
 def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Console) -> int:
-    from ...search.manifest.sweep_journal import LOSSES, SweepJournal, deadly
-    from ...search.manifest.sweep_order import order
+    from ...search.manifest.sweep_file import LOSSES, SweepJournal, deadly, order
     from ...search.manifest.tune_all import FAILED, Done
 
     with SweepJournal(place, plan.entries if args.again else ()) as journal:
@@ -112,7 +108,7 @@ def _here(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJo
 # what is said --------------------------------------------------------------------------------------------------------
 def _beginning(plan: SweepOrder, stories: dict[str, EntryStory], place: Path) -> str:
     """What is ahead, in a line."""
-    from ...search.manifest.sweep_journal import identity
+    from ...search.manifest.sweep_file import identity
 
     known = Counter(stories[i].event for i in map(identity, plan.entries) if i in stories)
     said = f"{_entries(plan)}, at most {plan.longest} after one another"
@@ -127,7 +123,7 @@ def _entries(plan: SweepOrder) -> str:
 def _plan(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory], out: Console) -> None:
     from rich.text import Text
 
-    from ...search.manifest.sweep_journal import EntryStory, identity
+    from ...search.manifest.sweep_file import EntryStory, identity
 
     listed = table(whole.manifest.path, ">#", "kernel", "shape", "dtype?4", "for?3", ">after?2", "journal?1", ">time?5", "models?6")
     for i, e in enumerate(plan.entries):
@@ -143,7 +139,7 @@ def _plan(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory], out: C
 
 
 def _planned(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory]) -> list[dict[str, Any]]:
-    from ...search.manifest.sweep_journal import EntryStory, identity
+    from ...search.manifest.sweep_file import EntryStory, identity
 
     out = []
     for i, e in enumerate(plan.entries):
@@ -154,6 +150,6 @@ def _planned(whole: Sweep, plan: SweepOrder, stories: dict[str, EntryStory]) -> 
 
 
 def _models(whole: Sweep, entry: Entry) -> Sequence[str]:
-    from ...search.manifest.sweep_journal import identity
+    from ...search.manifest.sweep_file import identity
 
     return whole.models[identity(entry)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ...ir.kernel import Kernel
     from ...tensor.running.observers import Event
-    from ..terminal.listing import Listing
+    from ..terminal.style import Listing
 
 
 # profiled ---------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from ...ir.errors import CacheMiss, KernelError, UsageError
 from ...search.budget import DEFAULT_SECONDS
 from ..terminal.output import with_code, write
 from ..terminal.style import console, duration, opts_text, soft_wrapped, table
+from ..tuning.model import show_program
 from ..tuning.tune_manifest import plain, tune_entries
-from ..tuning.whole_report import show_program
 from .tracing import FunctionGraph, ask, picked, split_number
 
 if TYPE_CHECKING:

@@ -127,7 +127,7 @@ def _print(scores: Sequence[StrategyScores], spaces: dict[str, Recording], repea
 
 
 def _json(scores: Sequence[StrategyScores], spaces: dict[str, Recording], repeats: int, share: float) -> dict[str, Any]:
-    from ...search.bench.methodology import Yardstick
+    from ...search.bench.scores import Yardstick
 
     facts = {}
     for name, recording in spaces.items():

@@ -47,7 +47,7 @@ def _name_kernels(parser: ArgumentParser) -> None:
 
 
 def _objectives(prefix: str, **_: Any) -> list[str]:
-    from ...cache.objectives import FRONTS, OBJECTIVES
+    from ...cache.keys import FRONTS, OBJECTIVES
 
     return [o for o in (*OBJECTIVES, *FRONTS) if o.startswith(prefix)]
 

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import DeviceError
-from ..terminal.listing import Listing
-from ..terminal.style import bytes_text, console, rate, shape_text, soft_wrapped, table
+from ..terminal.style import Listing, bytes_text, console, rate, shape_text, soft_wrapped, table
 
 if TYPE_CHECKING:
     from rich.console import Console

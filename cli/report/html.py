@@ -12,8 +12,7 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from ...cache.keys import for_text
-from ...cache.objectives import ENERGIES, FRONTS
+from ...cache.keys import ENERGIES, FRONTS, for_text
 from ...cache.ranking import undominated, value_of
 from ...files.write_file import replace
 from ...ir.errors import DeviceError, OptError, TilewrightError, UsageError
@@ -27,7 +26,7 @@ from .entries import COLUMNS, FALLING, PLACES, ReportEntry, cell_text, notes, pr
 if TYPE_CHECKING:
     from ...cache import Row
     from ...targets import Target
-    from ..terminal.listing import Listing
+    from ..terminal.style import Listing
 
 
 WIDE, HIGH, LEFT, LOW = 420.0, 260.0, 70.0, 34.0

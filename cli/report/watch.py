@@ -21,7 +21,7 @@ from importlib.resources import files
 from types import TracebackType
 from typing import Any
 
-from ...cache.file_errors import Busy
+from ...cache.file_check import Busy
 from ...cache.layers import ENV
 from ...ir.errors import UsageError
 from . import study

@@ -51,7 +51,7 @@ def run(args: Namespace) -> int:
     from ...search.budget import parse_seconds
     from ...search.option_worth import side_by_side
     from ..functions.tracing import kernel_of
-    from ..tuning.rivals import rivalry
+    from ..tuning.run import rivalry
 
     library = args.against if args.against and args.against.lower() not in _WORDS else None
     how = rivalry(args) if library else None

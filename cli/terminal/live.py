@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...cache.objectives import TIME
+from ...cache.keys import TIME
 from ...measure.roofline import share
 from ...search.outlook import Outlook
 from .style import MOST_TEXT, OUTCOMES, bytes_text, clock, console, duration, factor, flops, opts_text, rate, soft_wrapped

@@ -27,7 +27,7 @@ _ENDLESS = re.compile(r"\S{1000,}")
 def clean(text: str) -> str:
     """The text, with what must not reach a terminal as Python writes it: `\\x1b`; and without the passwords of URLs."""
     if _URL.search(text):
-        from ...files.secrets import hidden
+        from ...files.write_file import hidden
 
         text = hidden(text)
     return _UNSEEN.sub(lambda m: ascii(m[0])[1:-1], text) if not text.isascii() or not text.isprintable() else text
@@ -134,7 +134,7 @@ def hide() -> bool:
     left to see. Linux lets a process do that to itself; elsewhere nothing is changed."""
     import ctypes
 
-    from ...files.secrets import hidden
+    from ...files.write_file import hidden
 
     told = [a for a in sys.orig_argv if hidden(a) != a]
     if not told:

@@ -6,16 +6,19 @@ import json
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ...named_kernels import MAX_DIGITS, is_path, split_path
 from ..terminal.output import write
 from ..terminal.style import console, duration, soft_wrapped, stored_opts, table
-from .whole_report import show_program
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 SHOWN = 20
 """Kernels that are listed."""
@@ -142,3 +145,33 @@ def _board(model: str, kernels: list[dict[str, Any]]) -> Any:
         share = f"{100 * k['calls'] * k['seconds'] / whole:.0f} %"
         t.add_row(k["name"], str(k["calls"]), duration(k["seconds"]), share, stored_opts(k["opts"]), k["origin"])
     return t
+
+
+# whole report -----------------------------------------------------------------------------------------------
+# What `tune run` of a function and `tune model` say of new schedules in the program that they were found for.
+
+
+def show_program(out: Console, name: str, facts: Mapping[str, Any]) -> None:
+    """A line a new schedule, and the program before and after. `facts`: `winners` as `search.whole.Judged.facts` has them, and the seconds of a
+    call."""
+    winners: Sequence[Mapping[str, Any]] = facts["winners"]
+    before, after, predicted = facts["before_s"], facts["after_s"], facts["predicted_s"]
+    if not winners:
+        out.print(f"{name}: no kernel has a new schedule; a call takes {duration(before)}", soft_wrap=soft_wrapped(out))
+        return
+    listed = table(f"new schedules in {name}", "kernel", ">runs a call", ">gain alone", ">gain in the program", "used there")
+    for w in sorted(winners, key=lambda w: w["calls"] * (w["after_s"] - w["before_s"]))[:SHOWN]:
+        noise = "" if w["noise"] is None else f" ±{100 * w['noise']:.1f} %"
+        together = f", {w['together']} together" if w["together"] > 1 else ""
+        listed.add_row(
+            w["name"],
+            str(w["calls"]),
+            f"{w['alone']:.2f}x",
+            f"{w['whole']:.3f}x{noise}{together}" if w["noise"] is not None else "not compared",
+            "yes" if w["kept"] else "no",
+        )
+    out.print(listed)
+    kept = sum(w["kept"] for w in winners)
+    said = f"a call      {duration(before)} before, {duration(after)} after: {before / after:.2f}x as fast, side by side"
+    out.print(f"{kept} of {len(winners)} new schedules help the whole and are used there; the cache keeps all for their kernels")
+    out.print(f"{said}; {duration(predicted)} by the kernels alone", soft_wrap=soft_wrapped(out))

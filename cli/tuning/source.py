@@ -178,7 +178,7 @@ def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
     if args.write_t4:
         from ... import cache
         from ...sources.source_task import resolved
-        from ..report.formats import as_t4
+        from ..report.report import as_t4
 
         key = resolved(spec, "", {"device": args.device, "threads": args.threads}).key
         with cache.open(args.cache) as store:

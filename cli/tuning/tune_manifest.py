@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...cache.objectives import TIME
+from ...cache.keys import TIME
 from ...ir.errors import DeviceError, UsageError
 from ...measure.roofline import share
 from ..report.entries import roofline_s
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ...search.manifest.manifest_file import Entry, Manifest
-    from ...search.manifest.required import Checked
-    from ...search.manifest.tune_all import Done, Overall
+    from ...search.manifest.tune_all import Checked, Done, Overall
 
 
 NOTHING_VALID, INTERRUPTED = 4, 130
@@ -220,11 +219,11 @@ def check(args: Namespace) -> int:
     """Look up every entry without any device; say what is missing, and how to tune it."""
     from ... import cache
     from ...search.manifest import manifest_file as manifests
-    from ...search.manifest import required
+    from ...search.manifest import tune_all
 
     found = manifests.load(args.manifest, "all" if args.trust else "none").only(args.target)
     with cache.open(args.cache) as store:
-        checked = [required.check(e, store) for e in found.entries]
+        checked = [tune_all.check(e, store) for e in found.entries]
         place = store.location
     form = getattr(args, "format", "table")
     if form == "markdown":

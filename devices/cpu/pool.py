@@ -31,8 +31,8 @@ from typing import Any
 from ...ir.errors import DeviceError
 from ..once import once
 from .engine import Code, compile_text
-from .ir_macros import expanded
 from .loop_ir import DRIVER as LOOPS
+from .loop_ir import expanded
 
 SPIN_S = 60e-6
 """How long an idle worker looks for work before it sleeps (waking it costs 35 to 150 µs)."""

@@ -266,7 +266,7 @@ static inline void wgmma_fence() {
 static inline void wgmma_commit() { committed[now - threads]++; }
 
 using namespace tilewright_tensor;
-// How Hopper adds (targets/tensor_step.py): terms at once, bits, the exponent of a zero, the result
+// How Hopper adds (targets/tensor_rows.py): terms at once, bits, the exponent of a zero, the result
 template <class A> struct Adds { static constexpr int TERMS = 16, FRACTION = 25; typedef F32 C; };
 template <> struct Adds<Tf32> { static constexpr int TERMS = 8, FRACTION = 25; typedef F32 C; };
 template <> struct Adds<E4m3> { static constexpr int TERMS = 32, FRACTION = 13; typedef E8m13 C; };

@@ -1,6 +1,6 @@
 // What a warp does together on tensor cores, for CUDA text that runs as C++ on a processor (host.hpp): mma.sync and ldmatrix.
 //
-// All lanes bring their registers; once everybody is there, the whole tile is computed, by the rule of targets/tensor_step.py and with
+// All lanes bring their registers; once everybody is there, the whole tile is computed, by the rule of targets/tensor_rows.py and with
 // the same bits (which is what the interpreter does). Layouts are those of the PTX ISA, written out here a second time, so that an error
 // in either place shows.
 #pragma once

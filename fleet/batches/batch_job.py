@@ -18,9 +18,8 @@ from ...log import logger
 from ...measure.outcome import DuelError, Measurement
 from ..engine import Worksite
 from . import messages
-from .described import DeviceFacts
 from .kept_measurer import IDLE_S, LEFT_S, KeptMeasurer, kept_measurer, release
-from .messages import TravellingBuild
+from .messages import DeviceFacts, TravellingBuild
 
 log = logger("fleet")
 

@@ -16,9 +16,8 @@ from ...measure.processes.builder import BuilderSetup
 from ...measure.processes.buildpool import BuildPool, Builds
 from ..engine import Worksite
 from . import messages
-from .described import DescribedDevice, DeviceFacts
 from .kept_measurer import IDLE_S, IdleTimer
-from .subject import identity, task_of
+from .messages import DescribedDevice, DeviceFacts, identity, task_of
 
 log = logger("fleet")
 

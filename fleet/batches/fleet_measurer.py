@@ -19,10 +19,9 @@ from ...search.candidate_measurer import CandidateMeasurer
 from ..engine import FleetEngine, FleetJob, FleetSlot, Running, SlotLost
 from . import messages
 from .build_queue import BuildQueue, TravellingBuilds
-from .described import DescribedDevice, DeviceFacts
 from .dispatch import Dispatcher
 from .equal_devices import PATIENCE_S, PROBES, EqualDevices
-from .subject import subject
+from .messages import DescribedDevice, DeviceFacts, subject
 
 if TYPE_CHECKING:
     from ...opts.opt import Opt

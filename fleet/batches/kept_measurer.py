@@ -12,8 +12,7 @@ from ...files.strict import canon
 from ...log import logger
 from ...measure.outcome import Measurement
 from . import messages
-from .messages import TravellingBuild
-from .subject import identity, task_of
+from .messages import TravellingBuild, identity, task_of
 
 if TYPE_CHECKING:
     from ...measure import Measurer

@@ -31,8 +31,8 @@ from ...ir.node import Node, const
 from ...ir.operators import where
 from ...log import logger
 from ...targets import usable_cores
-from ..device_operands import read_element
-from .device_compare import DeviceExpect, trusted
+from ..operands import read_element
+from .compare import DeviceExpect, trusted
 from .verify import HALF_SUBNORMAL, TINY, Expect, expected, noted
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from ...devices import Device, Memory
     from ...plan import Built
-    from ..device_operands import DeviceOperands
+    from ..operands import DeviceOperands
 
     Array = np.ndarray[Any, Any]
 

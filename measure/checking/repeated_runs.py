@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...devices import Executable
     from ..bench import Bench
     from ..operands import Shifted
-    from .device_compare import DeviceFirstOutputs
+    from .compare import DeviceFirstOutputs
 
 
 _MOST_BYTES = 16 << 20

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import BuildError, DeviceError, MeasureError, TilewrightError
 from ..bench import Bench
 from ..checking.repeated_runs import Watch, WrongResultError, repeat
-from ..energy.meter import paired_windows
+from ..energy import paired_windows
 from ..operands import PATTERNS, Shifted
 from ..outcome import Duel, DuelError, EnergyUse, Measurement, Outcome
 from ..timing import median, paired_bursts, time_adaptively

@@ -28,7 +28,7 @@ _PR_SET_NAME = 15
 NAMES = {module: f"tw-{module.rpartition('.')[2]}".encode() for module in FORKED}
 """What /proc and ps call a helper: its command line is the starter's."""
 _NEEDED = (
-    "numpy", "numpy.random", "llvmlite.binding", "tilewright.lower", "tilewright.renderers", "tilewright.plan.compile",
+    "numpy", "numpy.random", "llvmlite.binding", "tilewright.lower", "tilewright.renderers", "tilewright.plan.artefacts",
     "tilewright.devices.cpu.device", "tilewright.devices.cpu.executable", "tilewright.measure.bench",
     "tilewright.measure.checking.compare", "tilewright.measure.operands", "tilewright.measure.checking.exact_sums", "tilewright.measure.roofline",
     "tilewright.measure.checking.compiled_references", "tilewright.measure.checking.verify",

@@ -18,7 +18,7 @@ from ...program.program import Instr, Program
 from ...targets.languages import language
 from ...targets.table import rates_of
 from ...targets.target import Target
-from ...targets.tensor_step import COEFFICIENTS, FAR
+from ...targets.tensor_rows import COEFFICIENTS, FAR
 from . import c_half, c_ops, cuda_hopper, cuda_tensor
 from .c_emitter import GroupEmitter, Table, atom, prelude
 from .c_memory import VectorAccess, address

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ...files.text import decoded
+from ...files.write_file import decoded
 from ...ir.errors import UsageError
 from ...opts.defaults import numbered
 from .recording import RecordedEntry, Recording

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from ...cache.keys import Numerics
 from ...files.strict import Natural, Sha256, canon, parse, plain
 from ...files.strict import read as read_data
-from ...files.text import content
+from ...files.write_file import content
 from ...ir.errors import UsageError
 
 SCHEMA = 1

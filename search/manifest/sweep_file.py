@@ -27,18 +27,32 @@ models need it."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Literal
 
+from ...cache.rows import now
+from ...files.strict import Misread, canon, parse
+from ...files.strict import read as read_data
+from ...files.write_file import content
 from ...ir.errors import UsageError
 from .. import expressions
 from ..expressions import Expression
 from . import manifest_file as manifests
 from .manifest_file import Lines, Manifest, near
-from .sweep_journal import identity
+
+if TYPE_CHECKING:
+    from .manifest_file import Entry
+    from .tune_all import Done
+
 
 MAX_TEXT = 200
 MOST = 1 << 48
@@ -192,3 +206,277 @@ def _count(model: Mapping[str, list[int]], wanted: Sequence[str]) -> int:
     for n in wanted:
         found *= len(model[n])
     return found
+
+
+# sweep journal ----------------------------------------------------------------------------------------------
+# The journal of a sweep: what was begun and how it ended, one JSON line each, on the disk before the next thing happens.
+#
+# What was found is in the cache, and only the cache says whether an entry is done. The journal knows what the cache cannot: which entries
+# failed and why, and which were begun and never ended, because the process or the machine went away with them. An entry that was so lost
+# twice is not begun a third time, unless somebody asks for it.
+
+
+HEADER = {"tilewright": "sweep", "schema": 1}
+BEGUN = "begun"
+_HEAD = json.dumps(HEADER, sort_keys=True).encode()
+ENDS = ("tuned", "cached", "failed", "interrupted")
+FORGOTTEN = "forgotten"
+"""What was said of the entry before counts no more."""
+LOSSES = 2
+"""How often an entry may be begun and not end."""
+MAX_BYTES = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class _JournalLine:
+    """A line. `entry`: an `identity`; `t_min`: seconds."""
+
+    entry: str
+    event: Literal["begun", "forgotten", "tuned", "cached", "failed", "interrupted"]
+    when: str
+    title: str = ""
+    message: str = ""
+    t_min: float | None = None
+
+
+@dataclass(slots=True)
+class EntryStory:
+    """What the journal says of an entry. `event`: the last one, '' where there is none; `lost`: how often in a row it was begun and did
+    not end; `t_min`: seconds of what was found."""
+
+    event: str = ""
+    when: str = ""
+    message: str = ""
+    t_min: float | None = None
+    lost: int = 0
+
+    @property
+    def deadly(self) -> bool:
+        """Whether it took its process with it too often."""
+        return self.lost >= LOSSES
+
+
+def identity(entry: Entry) -> str:
+    """16 hex digits of what an entry is: kernel, shape, element type and target."""
+    p = entry.place
+    what = [entry.kernel, sorted(entry.shape.items()), entry.dtype, p.name, p.device, p.target, p.threads, p.compiler]
+    return hashlib.sha256(canon(what).encode()).hexdigest()[:16]
+
+
+def path_of(sweep: str | os.PathLike[str]) -> Path:
+    """Where the journal of a sweep is: `models.journal.jsonl` for `models.toml`."""
+    return Path(sweep).with_suffix(".journal.jsonl")
+
+
+def read(path: Path) -> dict[str, EntryStory]:
+    """What a journal says, by `identity`; nothing where there is none. The last line may be torn. Raises UsageError for another file."""
+    try:
+        raw = content(path, MAX_BYTES)
+    except FileNotFoundError:
+        return {}
+    except OSError as e:
+        raise UsageError(f"cannot read the journal {path}: {e.strerror}; name another with --journal") from None
+    lines = raw[: raw.rfind(b"\n") + 1].decode("utf-8", "replace").splitlines()
+    if not lines and _HEAD.startswith(raw):
+        return {}  # it was begun, and nothing was written yet
+    if raw and (not lines or _line(lines[0], path, 1) != HEADER):
+        raise UsageError(f"{path} is not the journal of a sweep: name another with --journal, or delete it")
+    out: dict[str, EntryStory] = {}
+    for number, text in enumerate(lines[1:], 2):
+        try:
+            event = read_data(_JournalLine, _line(text, path, number))
+        except Misread as e:
+            raise UsageError(
+                f"{path}, line {number}, is no event of a sweep ({e}): delete the line, or the journal to begin anew"
+            ) from None
+        if event.event == FORGOTTEN:
+            out.pop(event.entry, None)
+            continue
+        story = out.setdefault(event.entry, EntryStory())
+        story.event, story.when, story.message, story.t_min = event.event, event.when, event.message, event.t_min
+        story.lost = story.lost + 1 if event.event == BEGUN else 0
+    return out
+
+
+def _line(text: str, path: Path, number: int) -> Any:
+    try:
+        return parse(text, f"{path}, line {number}")
+    except Misread as e:
+        raise UsageError(f"{e}: delete the line, or the journal to begin anew") from None
+
+
+class SweepJournal:
+    """A journal that is written; one process at a time. `stories`: what it said at first. Use it as a context."""
+
+    def __init__(self, path: Path, forget: Iterable[Entry] = ()) -> None:
+        """`forget`: entries of which nothing counts that it says. Raises UsageError where it is another file, is being written, or
+        cannot be written."""
+        self.path = path
+        self.stories = read(path)
+        self._file: IO[bytes] | None = None
+        try:
+            self._file = open(path, "ab")  # noqa: SIM115 — it stays open
+            _lock(self._file, path)
+            kept = _whole(path)
+            self._file.truncate(kept)
+            if not kept:
+                self._write(HEADER)
+            for i in (i for i in map(identity, forget) if self.stories.pop(i, None) is not None):
+                self._write({"entry": i, "event": FORGOTTEN, "when": now()})
+        except BaseException as e:
+            if self._file is not None:
+                self._file.close()
+            if not isinstance(e, OSError):
+                raise
+            raise UsageError(f"cannot write the journal {path}: {e.strerror}; name another with --journal") from None
+
+    def begun(self, entry: Entry) -> None:
+        """An entry is about to be tuned."""
+        self._write({"entry": identity(entry), "event": BEGUN, "when": now(), "title": entry.title})
+
+    def ended(self, done: Done) -> None:
+        """What came of an entry. That one is elsewhere or was left is no news."""
+        if done.status in ENDS:
+            found = {} if done.result is None or done.result.t_min is None else {"t_min": float(done.result.t_min)}
+            said = {"entry": identity(done.entry), "event": done.status, "when": now(), "message": done.message[:1000]}
+            self._write({**said, **found})
+
+    def _write(self, said: dict[str, Any]) -> None:
+        assert self._file is not None
+        try:
+            self._file.write(json.dumps(said, sort_keys=True).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as e:
+            raise UsageError(f"cannot write the journal {self.path}: {e.strerror}; what was tuned is in the cache") from None
+
+    def __enter__(self) -> SweepJournal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def deadly(entries: Iterable[Entry], stories: dict[str, EntryStory]) -> list[Entry]:
+    """The entries that are not begun again."""
+    return [e for e in entries if stories.get(identity(e), EntryStory()).deadly]
+
+
+def _whole(path: Path) -> int:
+    """Bytes of the complete lines."""
+    raw = path.read_bytes()
+    return raw.rfind(b"\n") + 1
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:
+        return  # this system has no such locks
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"another sweep is writing {path}: wait for it, or name another journal with --journal") from None
+
+
+# sweep order ------------------------------------------------------------------------------------------------
+# What is tuned after what: entries that share a kernel warm each other.
+#
+# A search begins with the schedules of the nearest shape that was tuned before (`search.warm_start`). So the entries of one kernel, element type
+# and target are a tree: the smallest sum of distances that joins all shapes (R. C. Prim, "Shortest connection networks and some
+# generalizations", 1957), from the shape in the middle. Where that would be a long row, which no number of machines can hurry, it goes from
+# coarse to fine instead. A distance is in octaves of all extents together. Entries of unlike kernels have
+# nothing to wait for, and where an entry fails, those after it are tuned all the same.
+
+
+LONGEST = 12
+"""Entries after one another in a tree, from which on it goes from coarse to fine instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOrder:
+    """`entries` in an order in which each stands behind the one that it waits for; `after`: the index of that one, None for the first
+    of a tree; `depth`: how many stand before it on its way."""
+
+    entries: tuple[Entry, ...]
+    after: tuple[int | None, ...]
+    depth: tuple[int, ...]
+
+    @property
+    def longest(self) -> int:
+        """How many entries must be tuned one after the other, however many machines there are."""
+        return max(self.depth, default=-1) + 1
+
+
+def order(entries: Sequence[Entry]) -> SweepOrder:
+    """The trees of all entries, those of less depth first, and else in the order in which they were given."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for i, e in enumerate(entries):
+        groups[e.kernel, e.dtype, e.place, tuple(sorted(e.shape))].append(i)
+    parent: dict[int, int | None] = {}
+    depth: dict[int, int] = {}
+    for members in groups.values():
+        points = [[math.log2(max(1, entries[i].shape[n])) for n in sorted(entries[i].shape)] for i in members]
+        for child, joined in tree(points):
+            i = members[child]
+            parent[i] = None if joined is None else members[joined]
+            depth[i] = 0 if joined is None else depth[members[joined]] + 1
+    ranked = sorted(range(len(entries)), key=lambda i: (depth[i], i))
+    place = {i: n for n, i in enumerate(ranked)}
+    waits = [parent[i] for i in ranked]
+    return SweepOrder(
+        tuple(entries[i] for i in ranked), tuple(None if p is None else place[p] for p in waits), tuple(depth[i] for i in ranked)
+    )
+
+
+def tree(points: Sequence[Sequence[float]]) -> list[tuple[int, int | None]]:
+    """(point, the one that it follows), each behind the one it follows: the shortest tree, or where that has too long a way, the one that goes
+    from coarse to fine. O(n²)."""
+    found = shortest(points)
+    depth: dict[int | None, int] = {None: -1}
+    for child, joined in found:
+        depth[child] = depth[joined] + 1
+    return found if max(depth.values()) < LONGEST else coarse_to_fine(points)
+
+
+def shortest(points: Sequence[Sequence[float]]) -> list[tuple[int, int | None]]:
+    """(point, the one it is joined to) of the smallest tree over points, the one nearest to their mean first."""
+    return _grown(points, lambda away, left: int(_of_left(left, away, math.inf).argmin()))
+
+
+def coarse_to_fine(points: Sequence[Sequence[float]]) -> list[tuple[int, int | None]]:
+    """(point, the nearest one before it), each point the farthest from all before it (T. Gonzalez, "Clustering to minimize the maximum
+    intercluster distance", 1985): the whole range is covered early, and ways are as long as a logarithm."""
+    return _grown(points, lambda away, left: int(_of_left(left, away, -math.inf).argmax()))
+
+
+def _of_left(left: Any, away: Any, other: float) -> Any:
+    """The distances of the points that are left, and something else for those that are not."""
+    import numpy as np
+
+    return np.where(left, away, other)
+
+
+def _grown(points: Sequence[Sequence[float]], choose: Callable[[Any, Any], int]) -> list[tuple[int, int | None]]:
+    """A tree that grows by the point that `choose` picks, of the distances to the tree and which points are left."""
+    import numpy as np
+
+    if not points:
+        return []
+    x = np.asarray(points, dtype=float).reshape(len(points), len(points[0]))
+    root = int(np.abs(x - x.mean(axis=0)).sum(axis=1).argmin())
+    out: list[tuple[int, int | None]] = [(root, None)]
+    away = np.abs(x - x[root]).sum(axis=1)
+    nearest = np.full(len(x), root)
+    left = np.ones(len(x), dtype=bool)
+    left[root] = False
+    while left.any():
+        child = choose(away, left)
+        out.append((child, int(nearest[child])))
+        left[child] = False
+        new = np.abs(x - x[child]).sum(axis=1)
+        nearest[left & (new < away)] = child
+        away = np.minimum(away, new)
+    return out

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, OptError
 from ...measure import Measurement, Outcome
-from ...plan.compile import compile
+from ...plan.artefacts import compile
 from ..budget import Budget, Meter
 from ..run_state import Start
 from ..task import TuneRequest

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...files.kinds import APPLICATION, SQLITE, application, foreign, named, opened
-from ...files.secrets import hidden
+from ...files.write_file import hidden
 from ...ir.errors import UsageError
 from ...log import logger
 from .optuna_samplers import quiet

@@ -18,8 +18,7 @@ from .beam import Beam
 from .optuna_search import Tpe
 from .point_search import SPREAD, Genetic, PointSearch, at_once, first
 from .points import ChoicePoints
-from .uniform import UniformChoices
-from .walks import Evolve, RandomWalk
+from .walks import Evolve, RandomWalk, UniformChoices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

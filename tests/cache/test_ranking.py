@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache, Key, Standing
-from tilewright.cache.file_errors import CacheWarning
+from tilewright.cache.file_check import CacheWarning
 from tilewright.cache.ranking import FAILED, answers, standing
 from tilewright.cache.rows import PINNED
 from tilewright.files.strict import canon

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import Cache, CacheWarning, Key, file_check, migrations, move_aside, schema, version, writer
-from tilewright.cache import file_errors as recover
+from tilewright.cache import file_check as recover
 from tilewright.cache.lookup import Reader
 from tilewright.files import kinds
 from tilewright.ir.errors import CacheError

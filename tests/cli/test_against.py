@@ -10,7 +10,7 @@ import pytest
 from fake_gpu import FakeGpu
 from tilewright.cli.terminal.live import Quiet
 from tilewright.cli.terminal.style import flops
-from tilewright.cli.tuning import rivals
+from tilewright.cli.tuning import run as rivals
 from tilewright.ir import MeasureError
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.measure.rival.versus import Versus

@@ -14,9 +14,8 @@ from rich.console import Console
 from rich.text import Text
 from tilewright.cli import main
 from tilewright.cli.terminal import output
-from tilewright.cli.terminal.listing import Listing
 from tilewright.cli.terminal.sanitised import wrapped
-from tilewright.cli.terminal.style import ENDLESS, console
+from tilewright.cli.terminal.style import ENDLESS, Listing, console
 from tilewright.cli.tuning.run import summary
 from tilewright.opts import parse
 from tilewright.search import Result

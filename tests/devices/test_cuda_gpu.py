@@ -17,8 +17,8 @@ from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import DType, dtype
 from tilewright.ir.node import const
 from tilewright.measure import Measurer, Outcome
+from tilewright.measure.checking.compare import trusted
 from tilewright.measure.checking.compiled_references import plan
-from tilewright.measure.checking.device_compare import trusted
 from tilewright.measure.inputs import generate, shape
 from tilewright.plan import Built, best, compile
 from tilewright.plan.copying_executable import Copying

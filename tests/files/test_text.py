@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tilewright.files.text import decoded, read
+from tilewright.files.write_file import decoded, read
 
 MARK = "\ufeff"
 C = "void f(int n, float *y) {\n#ifdef TWICE\n#endif\n  for (int i = 0; i < n; i++) y[i] = 1;\n}\n"

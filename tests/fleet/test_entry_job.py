@@ -13,7 +13,7 @@ from tilewright.fleet import entry_job
 from tilewright.fleet import entry_job as entries
 from tilewright.fleet.engine import FleetJob, FleetSlot, JobFailed
 from tilewright.fleet.fleet_run import FleetOptions, tune_on_fleet
-from tilewright.fleet.worker_facts import described
+from tilewright.fleet.worker import described
 from tilewright.ir.errors import FleetError, UsageError
 from tilewright.opts import parse
 from tilewright.search.manifest.manifest_file import Entry, Manifest, Place

@@ -12,7 +12,7 @@ from tilewright import cache, named_kernels
 from tilewright.fleet.engine import FleetSlot, SlotDevice, Worksite
 from tilewright.fleet.fleet_run import FleetOptions, tune_on_fleet
 from tilewright.search.manifest.manifest_file import Entry, Manifest, Place
-from tilewright.search.manifest.sweep_order import order
+from tilewright.search.manifest.sweep_file import order
 from tilewright.search.result import Job, make
 
 from tests.support.local_fleet import LocalEngine

@@ -16,12 +16,10 @@ from tilewright.devices.cuda.executable import CudaMemory
 from tilewright.ir import DeviceError
 from tilewright.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, uint8
 from tilewright.ir.evaluation.certain_results import OVERFLOW
-from tilewright.measure.checking import device_compare as device_compare
-from tilewright.measure.checking.compare import FirstOutputs
-from tilewright.measure.checking.device_compare import DeviceChecker, DeviceExpect, DeviceFirstOutputs, trusted
+from tilewright.measure.checking import compare as device_compare
+from tilewright.measure.checking.compare import DeviceChecker, DeviceExpect, DeviceFirstOutputs, FirstOutputs, trusted
 from tilewright.measure.checking.verify import Expect, Verdict, check
-from tilewright.measure.device_operands import upload
-from tilewright.measure.operands import Operands, view
+from tilewright.measure.operands import Operands, upload, view
 from tilewright.renderers import render
 
 N = 1500

@@ -22,9 +22,8 @@ from tilewright.measure.checking import compiled_references as device_reference
 from tilewright.measure.checking.compiled_references import FLAGS, WEIGHT, DeviceReference, expectation_kernel, plan
 from tilewright.measure.checking.exact_sums import is_exact
 from tilewright.measure.checking.verify import expectations
-from tilewright.measure.device_operands import DeviceOperands
 from tilewright.measure.inputs import generate, shape
-from tilewright.measure.operands import Operands
+from tilewright.measure.operands import DeviceOperands, Operands
 from tilewright.measure.outcome import Outcome
 from tilewright.measure.processes import runner as processes_runner
 from tilewright.measure.processes.child import Candidate

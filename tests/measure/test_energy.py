@@ -10,9 +10,23 @@ from typing import Any
 
 import pytest
 from tilewright.ir.errors import DeviceError
-from tilewright.measure.energy import meter as meters
-from tilewright.measure.energy.counters import VARIABLE, EnergyCounter, NvmlCounter, NvmlPower, PowercapCounter, counter_of, nvml_counter
-from tilewright.measure.energy.meter import LEAST_S, MOST_S, STEPS, WINDOWS, EnergyMeter, check_energy, paired_windows
+from tilewright.measure import energy as meters
+from tilewright.measure.energy import (
+    LEAST_S,
+    MOST_S,
+    STEPS,
+    VARIABLE,
+    WINDOWS,
+    EnergyCounter,
+    EnergyMeter,
+    NvmlCounter,
+    NvmlPower,
+    PowercapCounter,
+    check_energy,
+    counter_of,
+    nvml_counter,
+    paired_windows,
+)
 from tilewright.measure.outcome import EnergyUse
 
 RANGE = 262143328850

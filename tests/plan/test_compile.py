@@ -67,7 +67,7 @@ def test_changed_code_is_rendered_again_but_equal_source_is_not_built_again(
     matmul: Kernel, cpu: Device, store: Artefacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cold = compile(matmul, OPTS, cpu, store)
-    monkeypatch.setattr(sys.modules["tilewright.plan.compile"], "tool_version", lambda: "another")
+    monkeypatch.setattr(sys.modules["tilewright.plan.artefacts"], "tool_version", lambda: "another")
     warm = compile(matmul, OPTS, cpu, store)
     assert warm.lower_s > 0 and warm.build_s == 0 and warm.obj == cold.obj
 

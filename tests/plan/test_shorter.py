@@ -12,13 +12,12 @@ from tilewright.heuristics import code_size
 from tilewright.ir import Kernel, KernelBuilder, float32, float64, sin
 from tilewright.ir.dtypes import DType
 from tilewright.opts import apply
-from tilewright.plan import Artefacts, find
+from tilewright.plan import Artefacts, artefacts, find
 from tilewright.plan.identity import source_key
 from tilewright.plan.resolve import halved
 from tilewright.targets import named
 
-# (the package's functions `compile` and `resolve` hide the modules of these names)
-compile, resolve = (import_module(f"tilewright.plan.{name}") for name in ("compile", "resolve"))
+resolve = import_module("tilewright.plan.resolve")  # (the package's function of this name hides the module)
 
 
 def sines(n: int, dtype: DType) -> Kernel:
@@ -62,7 +61,7 @@ def test_much_code_is_seen_before_it_is_written(monkeypatch: pytest.MonkeyPatch,
     kernel, target, written = sines(4096, float32), tw.devices.get("cpu").target, []
     usual = tw.best(kernel, threads=1, start="quick", store=Artefacts(tmp_path / "a"))
     monkeypatch.setattr(resolve, "MOST_INSTRUCTIONS", code_size(apply(kernel, usual.plan.opts, target)) / 2)
-    monkeypatch.setattr(compile, "source_key", lambda kernel, opts, *rest: written.append(opts) or source_key(kernel, opts, *rest))
+    monkeypatch.setattr(artefacts, "source_key", lambda kernel, opts, *rest: written.append(opts) or source_key(kernel, opts, *rest))
     short = tw.best(kernel, threads=1, start="quick", store=Artefacts(tmp_path / "b"))
     assert written == [short.plan.opts] and len(short.source) < len(usual.source)
     x = np.random.default_rng(0).standard_normal(4096).astype(np.float32)

@@ -14,7 +14,7 @@ import pytest
 from synthetic import FakeMeasurer, SerialBuilds
 from tilewright import cache as caches
 from tilewright import named_kernels
-from tilewright.cache.file_errors import CacheWarning
+from tilewright.cache.file_check import CacheWarning
 from tilewright.ir.errors import MeasureError, OutOfTimeError
 from tilewright.search import TuningRun, tune
 from tilewright.search import space as spaces

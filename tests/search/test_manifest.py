@@ -11,7 +11,7 @@ from tilewright.cli import main
 from tilewright.ir.errors import UsageError
 from tilewright.search.manifest import lock as locks
 from tilewright.search.manifest.manifest_file import MAX_BYTES, Place, load
-from tilewright.search.manifest.required import check
+from tilewright.search.manifest.tune_all import check
 
 WHOLE = """
 # everything there is
@@ -222,7 +222,7 @@ def test_looking_up_runs_nothing(manifest: Path) -> None:
 
 
 def test_the_key_is_the_one_that_running_gives(manifest: Path) -> None:
-    from tilewright.search.manifest.required import wanted
+    from tilewright.search.manifest.tune_all import wanted
 
     lock(manifest)
     assert wanted(load(manifest, "none").entries[0]) == wanted(load(manifest, "all").entries[0])
@@ -307,6 +307,6 @@ def test_a_folder_that_cannot_be_written_is_a_warning(manifest: Path, monkeypatc
 def test_the_examples_lock_is_theirs() -> None:
     path = ROOT / "examples/kernels.toml"
     looked, ran = ([e for e in load(path, files).entries if ".py" in e.kernel] for files in ("none", "all"))
-    from tilewright.search.manifest.required import wanted
+    from tilewright.search.manifest.tune_all import wanted
 
     assert [wanted(e) for e in looked] == [wanted(e) for e in ran] and looked

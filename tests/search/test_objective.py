@@ -12,7 +12,7 @@ import pytest
 from synthetic import FakeMeasurer, space
 from tilewright import cache as caches
 from tilewright import named_kernels, plan
-from tilewright.cache.objectives import FRONTS, objective
+from tilewright.cache.keys import FRONTS, objective
 from tilewright.cache.ranking import undominated, value_of
 from tilewright.ir.errors import CacheMiss, DeviceError, UsageError
 from tilewright.measure.outcome import Duel, EnergyUse, Measurement, Outcome

@@ -20,7 +20,7 @@ from tilewright.opts import apply, parse
 from tilewright.plan.identity import opts_text
 from tilewright.renderers import render
 from tilewright.search.manifest.manifest_file import Entry, load
-from tilewright.search.manifest.required import check, like, rebuilt, wanted
+from tilewright.search.manifest.tune_all import check, like, rebuilt, wanted
 
 OPTS = parse([["UPCAST", "n", 8]])
 

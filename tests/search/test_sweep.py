@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from tilewright.ir.errors import UsageError
 from tilewright.search.manifest import sweep_file
-from tilewright.search.manifest import sweep_journal as journal
-from tilewright.search.manifest.sweep_journal import SweepJournal
-from tilewright.search.manifest.sweep_order import LONGEST, order, shortest, tree
+from tilewright.search.manifest import sweep_file as journal
+from tilewright.search.manifest.sweep_file import LONGEST, SweepJournal, order, shortest, tree
 from tilewright.search.manifest.tune_all import ELSEWHERE, FAILED, TUNED, Done
 
 SWEEP = """
@@ -217,7 +216,7 @@ def test_a_long_row_goes_from_coarse_to_fine() -> None:
 def test_a_journal_is_a_regular_file(tmp_path: Path) -> None:
     import os
 
-    from tilewright.search.manifest import sweep_journal as journals
+    from tilewright.search.manifest import sweep_file as journals
 
     os.mkfifo(tmp_path / "fifo")  # which nobody writes: reading it would wait for ever
     (tmp_path / "notes.md").write_text("# Notes\n")

@@ -12,7 +12,7 @@ from tilewright.search.expressions import conjuncts, parse
 from tilewright.sources.parameters import listed
 from tilewright.sources.parameters import parse as parameter_of
 from tilewright.sources.reading import _listed, _words, argument
-from tilewright.sources.source_arguments import SourceArgument, scalar
+from tilewright.sources.source_spec import SourceArgument, scalar
 
 KNOWN = {"a": False, "b": False, "layout": True}
 

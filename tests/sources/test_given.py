@@ -11,8 +11,7 @@ import pytest
 from tilewright.ir.errors import UsageError
 from tilewright.sources import tune_source
 from tilewright.sources.reading import spec_of
-from tilewright.sources.source_arguments import make
-from tilewright.sources.source_spec import SourceSpec
+from tilewright.sources.source_spec import SourceSpec, make
 
 X = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilewright.cli.report.formats import as_t4
+from tilewright.cli.report.report import as_t4
 from tilewright.ir.errors import UsageError
 from tilewright.search.bench.space_files import load
 from tilewright.sources import t1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from tilewright import targets
 from tilewright.targets import tensor_rows
-from tilewright.targets.tensor_rows import WGMMA_TYPES, places, wgmma_named, wgmma_row, wgmma_rows
-from tilewright.targets.tensor_step import GENERATIONS, generation
+from tilewright.targets.tensor_rows import GENERATIONS, WGMMA_TYPES, generation, places, wgmma_named, wgmma_row, wgmma_rows
 
 ROWS = pytest.mark.parametrize("row", tensor_rows.ROWS, ids=lambda r: r.name)
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from tilewright.ir.dtypes import DType
 from tilewright.targets import tensor_rows
-from tilewright.targets.tensor_rows import BY_NAME, TensorRow
-from tilewright.targets.tensor_step import LEAST
+from tilewright.targets.tensor_rows import BY_NAME, LEAST, TensorRow
 
 FLOATS = [(r, g) for r in tensor_rows.ROWS for g in r.rules]
 EACH = pytest.mark.parametrize(("row", "generation"), FLOATS, ids=[f"{r.name}-{g}" for r, g in FLOATS])

@@ -10,9 +10,9 @@ from tilewright.ir.errors import CacheMiss, VerifyError
 from tilewright.measure import timing as busy
 from tilewright.opts import dumps
 from tilewright.search.kernel_task import KernelTask
-from tilewright.testing import plugin, recorded_speed
-from tilewright.testing.plugin import SpeedChecks
-from tilewright.testing.recorded_speed import RecordedSpeed, remeasure
+from tilewright.testing import plugin
+from tilewright.testing import plugin as recorded_speed
+from tilewright.testing.plugin import RecordedSpeed, SpeedChecks, remeasure
 
 pytest_plugins = ("pytester",)
 SIZES = {"m": 8, "n": 8, "k": 8}

@@ -6,7 +6,6 @@ from . import control_flow as control_flow
 from . import elementwise as elementwise
 from . import indexing as indexing
 from . import movement as movement
-from . import normalisation as normalisation
 from . import products as products
 from . import quantisation as quantisation
 from . import random_numbers as random_numbers

@@ -3,7 +3,6 @@
 from . import elementwise as elementwise
 from . import indexing as indexing
 from . import movement as movement
-from . import normalisation as normalisation
 from . import prims as prims
 from . import products as products
 from . import reductions as reductions

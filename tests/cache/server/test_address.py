@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import CacheWarning
-from tilewright.cache.server import team_setting
+from tilewright.cache.server import address as team_setting
 from tilewright.cache.server.address import Address
 from tilewright.cache.server.server_errors import Unreachable, classify
 from tilewright.cli import main
-from tilewright.files.secrets import hidden
+from tilewright.files.write_file import hidden
 from tilewright.ir.errors import CacheError, UsageError
 
 SECRET = "s%40same"

@@ -11,9 +11,9 @@ from typing import Any
 
 from tilewright.devices import get
 from tilewright.fleet.batches import messages
-from tilewright.fleet.batches.described import DeviceFacts
 from tilewright.fleet.batches.equal_devices import EqualDevices
 from tilewright.fleet.batches.fleet_measurer import FleetMeasurer
+from tilewright.fleet.batches.messages import DeviceFacts
 from tilewright.fleet.engine import FleetSlot, SlotDevice, Worksite
 from tilewright.measure.outcome import Duel, Measurement, Outcome
 from tilewright.opts.opt import Opt, opt

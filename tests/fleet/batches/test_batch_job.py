@@ -14,9 +14,8 @@ from tilewright import devices
 from tilewright.fleet.batches import batch_job as at_worker
 from tilewright.fleet.batches import build_job as at_builder
 from tilewright.fleet.batches import kept_measurer, messages
-from tilewright.fleet.batches.described import DeviceFacts
 from tilewright.fleet.batches.kept_measurer import release
-from tilewright.fleet.batches.subject import subject, task_of
+from tilewright.fleet.batches.messages import DeviceFacts, subject, task_of
 from tilewright.ir.errors import FleetError
 from tilewright.measure.outcome import Duel
 from tilewright.opts.opt import opt

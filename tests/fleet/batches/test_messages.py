@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tilewright.devices import get
 from tilewright.fleet.batches import messages
-from tilewright.fleet.batches.described import DescribedDevice, DeviceFacts
+from tilewright.fleet.batches.messages import DescribedDevice, DeviceFacts
 from tilewright.ir.errors import DeviceError, FleetError
 from tilewright.measure.outcome import Duel, EnergyUse, Measurement, Outcome
 from tilewright.opts.opt import opt

@@ -10,7 +10,7 @@ from scripted import DEVICE, Script, slots
 from tilewright import cache
 from tilewright.fleet.batches import dispatch
 from tilewright.fleet.batches.fleet_measurer import FleetTuning, chosen
-from tilewright.fleet.batches.subject import subject
+from tilewright.fleet.batches.messages import subject
 from tilewright.fleet.engine import FleetSlot, SlotDevice
 from tilewright.ir.errors import FleetError, UsageError
 from tilewright.search.kernel_task import KernelTask

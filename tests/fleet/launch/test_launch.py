@@ -14,10 +14,10 @@ import jsonschema
 import pytest
 import yaml
 from tilewright.cli.commands import build_parser
-from tilewright.cli.fleet.launch import launch, launch_spec
-from tilewright.fleet.launch import kubernetes, ssh
-from tilewright.fleet.launch.batch import SYSTEMS, script
-from tilewright.fleet.launch.launch_spec import FleetLaunch, size, span
+from tilewright.cli.fleet.processes import launch, launch_spec
+from tilewright.fleet import launch as kubernetes
+from tilewright.fleet import launch as ssh
+from tilewright.fleet.launch import SYSTEMS, FleetLaunch, script, size, span
 from tilewright.ir.errors import UsageError
 
 SCHEMAS = Path(__file__).parent / "schemas"

@@ -24,7 +24,7 @@ from tilewright.opts import apply as schedule
 from tilewright.program.builder import Builder
 from tilewright.program.program import statements
 from tilewright.targets import Target
-from tilewright.targets.tensor_step import exp2
+from tilewright.targets.tensor_rows import exp2
 
 HOST = targets.host()
 NO_FMA = replace(
