@@ -39,11 +39,12 @@ from tilewright.placement import (
 )
 from tilewright.placement.model_graphs import GPT2
 from tilewright.placement.network import ASSUMED, measure
-from tilewright.placement.running.launcher import run
+from tilewright.placement.running.launcher import run, run_plans
 from tilewright.placement.running.prediction import layer_times, predicted
 from tilewright.placement.running.run_spec import RunSpec, drawn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
+from drawn_plans import drawn_plan, faulty
 from published import PROFILED, ZB_2P, ZB_V
 
 
@@ -118,9 +119,14 @@ def runs(_: float) -> None:
         began = time.perf_counter()
         equal = sum(not r.wrong for r in run(specs, deadline=600))
         row(table="runs", ranks=ranks, plans=len(specs), equal=equal, seconds=round(time.perf_counter() - began, 1))
-        faulty = [s for s in (_faulty(x, draw) for x in specs) if s is not None]
-        caught = sum(bool(r.wrong) for r in run(faulty, deadline=600))
-        row(table="mistakes", ranks=ranks, plans=len(faulty), caught=caught)
+        wrong = [s for s in (_faulty(x, draw) for x in specs) if s is not None]
+        caught = sum(bool(r.wrong) for r in run(wrong, deadline=600))
+        row(table="mistakes", ranks=ranks, plans=len(wrong), caught=caught)
+        plans = [drawn_plan(ranks, draw) for _ in range(100)]
+        equal = sum(not r.wrong for r in run_plans(plans, deadline=600))
+        mistakes = [x for p in plans if (x := faulty(p, draw)) is not None]
+        caught = sum(bool(r.wrong) for r in run_plans(mistakes, deadline=600))
+        row(table="a model's operations", ranks=ranks, plans=len(plans), equal=equal, mistakes=len(mistakes), caught=caught)
 
 
 def _faulty(spec: RunSpec, draw: random.Random) -> RunSpec | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd
 
 from .shard_graph import Dims, ShardArray, ShardGraph, ShardOp
 
@@ -17,7 +18,7 @@ class GraphMaker:
         self._itemsize, self._state, self._training = itemsize, state, training
         self._arrays: dict[str, ShardArray] = {}
         self._ops: list[ShardOp] = []
-        self._tape: list[tuple[ShardOp, str, dict[str, Dims]]] = []
+        self._tape: list[ShardOp] = []
         self.layer, self._back = 0, False
 
     def array(self, name: str, shape: Sequence[int], role: str = "made", kept: bool = False) -> str:
@@ -31,10 +32,11 @@ class GraphMaker:
         reads: Sequence[tuple[str, Dims]],
         writes: tuple[str, Dims],
         flops: float,
+        rule: str,
         whole: Sequence[str] = (),
         state: float = 0.0,
     ) -> ShardOp:
-        op = ShardOp(name, axes, tuple(reads), writes, flops, frozenset(whole), state, self.layer, self._back)
+        op = ShardOp(name, axes, tuple(reads), writes, flops, frozenset(whole), state, self.layer, self._back, rule)
         self._ops.append(op)
         return op
 
@@ -44,36 +46,35 @@ class GraphMaker:
         flops = 2.0
         for a in axes:
             flops *= axes[a]
-        op = self._op(name, axes, [(x, dims), (w, w_dims)], (y, out), flops)
-        self._tape.append((op, "product", {}))
+        self._tape.append(self._op(name, axes, [(x, dims), (w, w_dims)], (y, out), flops, "product"))
         return y
 
     def mixed(
         self, name: str, reads: Sequence[tuple[str, Dims]], out: Dims, axes: dict[str, int], whole: Sequence[str], flops: float
     ) -> str:
-        """Something that needs the `whole` axes at once, such as attention or a normalisation."""
+        """Something that needs the `whole` axes at once: attention or a normalisation, which is its name's first word."""
         y = self.array(name, [axes[a] for a in out], kept=self._training)
-        op = self._op(name, axes, reads, (y, out), flops, whole)
-        self._tape.append((op, "mixed", {}))
+        self._tape.append(self._op(name, axes, reads, (y, out), flops, name.split()[0], whole))
         return y
 
     def graph(self, last: str) -> ShardGraph:
         """The whole. `last`: the output, whose gradient the backward pass begins with."""
-        if self._training:
-            self._backward(last)
-        return ShardGraph(self._arrays, tuple(self._ops))
+        grads = self._backward(last) if self._training else {}
+        back = next((grads[name] for name, a in self._arrays.items() if a.role == "boundary" and name in grads), "")
+        return ShardGraph(self._arrays, tuple(self._ops), back)
 
     def _needs(self, name: str) -> bool:
         """Whether a gradient goes to it: all but inputs."""
         return self._arrays[name].role != "input"
 
-    def _backward(self, last: str) -> None:
+    def _backward(self, last: str) -> dict[str, str]:
+        """The gradient of each array."""
         shape = self._arrays[last].shape
         dims = tuple(f"d{k}" for k in range(len(shape)))
         grads = {last: self.array(f"d {last}", shape)}
         self._back = True
-        self._op("loss", dict(zip(dims, shape)), [(last, dims)], (grads[last], dims), 0.0)
-        for op, kind, _ in reversed(self._tape):
+        self._op("loss", dict(zip(dims, shape)), [(last, dims)], (grads[last], dims), 0.0, "loss")
+        for op in reversed(self._tape):
             self.layer = op.layer
             y, out = op.writes
             if y not in grads:
@@ -85,14 +86,14 @@ class GraphMaker:
                 parameter = self._arrays[x].role == "parameter"
                 made = f"d {x}" if x not in grads else f"d {x} by {op.name}"
                 gx = self.array(made, self._arrays[x].shape, "gradient" if parameter else "made", parameter)
-                reads = [(grads[y], out), *others] if kind == "product" else [(grads[y], out), *op.reads]
-                self._op(
-                    gx, dict(op.axes), reads, (gx, dims), op.flops if kind == "product" else 2 * op.flops / len(op.reads), tuple(op.whole)
-                )
+                product = op.rule == "product"
+                reads = [(grads[y], out), *(others if product else op.reads)]
+                flops, rule = (op.flops, "product") if product else (2 * op.flops / len(op.reads), f"gradient of {op.rule}")
+                self._op(gx, dict(op.axes), reads, (gx, dims), flops, rule, tuple(op.whole))
                 if x in grads:
                     axes = {a: op.axes[a] for a in dims}
                     both = self.array(f"{gx} added", self._arrays[x].shape, "gradient" if parameter else "made")
-                    self._op(both, axes, [(grads[x], dims), (gx, dims)], (both, dims), 0.0)
+                    self._op(both, axes, [(grads[x], dims), (gx, dims)], (both, dims), 0.0, "sum")
                     gx = both
                 grads[x] = gx
         for name, array in list(self._arrays.items()):
@@ -103,7 +104,8 @@ class GraphMaker:
                 for extent in array.shape:
                     size *= extent
                 self.layer = next(op.layer for op in self._ops if any(x == name for x, _ in op.reads))
-                self._op(f"update {name}", axes, [(name, dims), (grads[name], dims)], (name, dims), 0.0, state=self._state * size)
+                self._op(f"update {name}", axes, [(name, dims), (grads[name], dims)], (name, dims), 0.0, "update", state=self._state * size)
+        return grads
 
 
 def perceptron(layers: int, batch: int, hidden: int, state: float = 0.0, itemsize: int = 4) -> ShardGraph:
@@ -128,6 +130,21 @@ class TransformerSize:
     tokens: int = 0
 
 
+def shrunk(size: TransformerSize, devices: int, width: int = 1, sequence: int = 1) -> TransformerSize:
+    """A small transformer of as many layers and heads, whose axes can be split over so many devices wherever the large one's can. `width` and
+    `sequence`: at least so many elements of a head, and so long a sequence."""
+    n = devices * devices
+
+    def least(extent: int, wanted: int) -> int:
+        part = gcd(extent, n)
+        return min(extent, part * -(-wanted // part))
+
+    head = least(size.hidden // size.heads, width)
+    return replace(
+        size, hidden=size.heads * head, sequence=least(size.sequence, sequence), tokens=least(size.tokens, 64) if size.tokens else 0
+    )
+
+
 GPT2 = {
     "gpt2-tiny": TransformerSize(2, 64, 4, 64, 256),
     "gpt2": TransformerSize(12, 768, 12, 1024, 50257),
@@ -142,15 +159,11 @@ def transformer(size: TransformerSize, batch: int, layers: range | None = None, 
     g = GraphMaker(4, state, training)
     s, h, d = size.sequence, size.heads, size.hidden // size.heads
     which = range(size.layers) if layers is None else layers
-    x = g.array("x", (batch, s, size.hidden), "input")
+    x = g.array("x", (batch, s, size.hidden), "boundary" if which.start else "input")
     for k in which:
         g.layer = k
         whole = {"b": batch, "s": s, "i": size.hidden}
-        n1 = (
-            x
-            if k == which.start
-            else g.mixed(f"norm {k}.1", [(x, ("b", "s", "i"))], ("b", "s", "i"), whole, ("i",), 8.0 * batch * s * size.hidden)
-        )
+        n1 = x if k == 0 else g.mixed(f"norm {k}.1", [(x, ("b", "s", "i"))], ("b", "s", "i"), whole, ("i",), 8.0 * batch * s * size.hidden)
         w = g.array(f"qkv weights {k}", (size.hidden, 3, h, d), "parameter")
         axes = {**whole, "t": 3, "h": h, "d": d}
         qkv = g.product(f"qkv {k}", n1, ("b", "s", "i"), w, ("i", "t", "h", "d"), ("b", "s", "t", "h", "d"), axes)

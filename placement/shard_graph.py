@@ -14,7 +14,7 @@ Dims = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ShardArray:
-    """`role`: 'input' (comes with each batch), 'parameter' (stays; an update writes it), 'gradient' of a parameter (of all microbatches
+    """`role`: 'input' (comes with each batch), 'boundary' (comes from the stage before; its gradient goes back), 'parameter' (stays; an update writes it), 'gradient' of a parameter (of all microbatches
     together), or 'made' by an operation. `kept`: it stays in memory until the backward pass."""
 
     name: str
@@ -32,7 +32,8 @@ class ShardArray:
 class ShardOp:
     """An operation. `axes`: extents. `reads` and `writes`: (array, the axis of each of its dimensions). Axes that it
     does not write are summed over. `whole`: axes that cannot be split, for the operation is no sum over them and no
-    element is made alone. `flops`: of all of it. `state`: bytes that lie where its output lies: an optimiser's."""
+    element is made alone. `flops`: of all of it. `state`: bytes that lie where its output lies: an optimiser's. `rule`: what it
+    computes, where that is known: product, sum, loss, update, norm, attention, or the gradient of one."""
 
     name: str
     axes: Mapping[str, int]
@@ -43,6 +44,7 @@ class ShardOp:
     state: float = 0.0
     layer: int = 0
     backward: bool = False
+    rule: str = ""
 
     @property
     def summed(self) -> frozenset[str]:
@@ -60,6 +62,8 @@ class ShardGraph:
 
     arrays: Mapping[str, ShardArray]
     ops: tuple[ShardOp, ...]
+    sent_back: str = ""
+    """The gradient of what the stage before sent."""
 
     def __post_init__(self) -> None:
         for op in self.ops:

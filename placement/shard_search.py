@@ -118,7 +118,7 @@ def search_shardings(
             )
         raise PlanError(f"no plan was found in {time_limit:g} s: {found.message}")
     chosen = {c.name: int(np.argmax(found.x[c.at : c.at + len(c.options)])) for c in choices.values()}
-    return _plan(graph, mesh, choices, edges, chosen, price, found.status == 0)
+    return _plan(graph, mesh, choices, chosen, price, found.status == 0)
 
 
 def _named(mesh: Mesh) -> str:
@@ -135,7 +135,7 @@ def _choices(
 ) -> dict[str, _ProgramNode]:
     found = {}
     for array in graph.arrays.values():
-        if array.role in ("input", "parameter"):
+        if array.role in ("input", "boundary", "parameter"):
             decided = fixed(array) if fixed is not None else None
             options = layouts(array.shape, mesh) if decided is None else [decided]
             held = [local_bytes(array.nbytes, x, mesh) for x in options]
@@ -166,11 +166,6 @@ def _edges(graph: ShardGraph) -> list[tuple[str, str, int, str]]:
             found.append((name if maker is None else f"op {maker.name}", f"op {op.name}", k, name))
     found += [(f"op {op.name}", op.writes[0], -1, op.writes[0]) for op in graph.updates()]
     return found
-
-
-def _moved(graph: ShardGraph, mesh: Mesh, a: _ProgramNode, i: int, b: _ProgramNode, j: int, k: int, name: str) -> list[Collective]:
-    target = b.layout(j) if k < 0 else b.options[j].reads[k]
-    return laid_out_anew(graph.arrays[name], a.layout(i), target, mesh)
 
 
 def _program(
@@ -215,35 +210,52 @@ def _once(graph: ShardGraph, reader: _ProgramNode, k: int) -> bool:
 
 
 def _plan(
+    graph: ShardGraph, mesh: Mesh, choices: Mapping[str, _ProgramNode], chosen: Mapping[str, int], price: Price | None, optimal: bool
+) -> ShardPlan:
+    ops = {c.op.name: c.options[chosen[name]] for name, c in choices.items() if c.op is not None}
+    arrays = {name: c.layout(chosen[name]) for name, c in choices.items() if c.op is None}
+    return priced(graph, mesh, ops, arrays, price, sum(c.memory[chosen[name]] for name, c in choices.items()), optimal)
+
+
+def at_sizes(plan: ShardPlan, graph: ShardGraph) -> ShardPlan:
+    """The same plan of a graph of the same operations with other extents. Raises PlanError where a split axis cannot be split there."""
+    ops = {}
+    for op in graph.ops:
+        old = plan.ops[op.name]
+        ways = shardings(op, graph.arrays[op.writes[0]], plan.mesh)
+        way = next((w for w in ways if (w.split, w.writes) == (old.split, old.writes)), None)
+        if way is None:
+            raise PlanError(f"{op.name} has no axes that can be split as {', '.join(old.split)} over {_named(plan.mesh)}")
+        ops[op.name] = way
+    return priced(graph, plan.mesh, ops, plan.arrays, None)
+
+
+def priced(
     graph: ShardGraph,
     mesh: Mesh,
-    choices: Mapping[str, _ProgramNode],
-    edges: Sequence[tuple[str, str, int, str]],
-    chosen: Mapping[str, int],
+    ops: Mapping[str, Sharding],
+    arrays: Mapping[str, Layout],
     price: Price | None,
-    optimal: bool,
+    memory: float = 0.0,
+    optimal: bool = True,
 ) -> ShardPlan:
+    """The plan of these shardings and layouts, with its collectives, and its seconds by phase."""
     collectives: list[Collective] = []
-    ops: dict[str, Sharding] = {}
-    memory = 0.0
     phases = {name: [0.0, 0.0] for name in ("forward", "input", "weight", "update")}
+    made = graph.made_by()
 
     def sent(found: Sequence[Collective], phase: str) -> None:
         collectives.extend(found)
         phases[phase][1] += seconds(found, mesh)
 
-    for name, c in choices.items():
-        option = c.options[chosen[name]]
-        memory += c.memory[chosen[name]]
-        if c.op is not None:
-            ops[c.op.name], phase = option, graph.phase(c.op)
-            phases[phase][0] += price(c.op, option.local) if price is not None else 0.0
-            sent(option.collectives, "update" if phase == "weight" else phase)
-    for source, target, k, name in edges:
-        a, b = choices[source], choices[target]
-        phase = "update" if b.op is None else graph.phase(b.op)
-        sent(_moved(graph, mesh, a, chosen[source], b, chosen[target], k, name), phase)
-    arrays = {name: c.layout(chosen[name]) for name, c in choices.items() if c.op is None}
+    for op in graph.ops:
+        way, phase = ops[op.name], graph.phase(op)
+        phases[phase][0] += price(op, way.local) if price is not None else 0.0
+        for (name, _), target in zip(op.reads, way.reads):
+            sent(laid_out_anew(graph.arrays[name], ops[made[name].name].writes if name in made else arrays[name], target, mesh), phase)
+        sent(way.collectives, "update" if phase == "weight" else phase)
+        if phase == "update":  # its result goes back to where the parameter lies
+            sent(laid_out_anew(graph.arrays[op.writes[0]], way.writes, arrays[op.writes[0]], mesh), phase)
     compute, communication = (sum(phase[k] for phase in phases.values()) for k in (0, 1))
     shown = {name: (a, b) for name, (a, b) in phases.items()}
     return ShardPlan(graph, mesh, ops, arrays, tuple(collectives), compute, communication, memory, optimal, shown)

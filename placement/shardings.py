@@ -45,6 +45,11 @@ def local_bytes(nbytes: float, layout: Layout, mesh: Mesh) -> float:
     return nbytes / prod(axis.n for axis, dim in zip(mesh, layout) if dim >= 0)
 
 
+def local_shape(shape: Sequence[int], layout: Layout, mesh: Mesh) -> tuple[int, ...]:
+    """Of an array's piece on a device."""
+    return tuple(size // prod(axis.n for axis, at in zip(mesh, layout) if at == d) for d, size in enumerate(shape))
+
+
 def fits(layout: Layout, shape: Sequence[int], mesh: Mesh) -> bool:
     """Whether every split dimension has equal pieces."""
     return all(size % prod(axis.n for axis, at in zip(mesh, layout) if at == d) == 0 for d, size in enumerate(shape))

@@ -4,51 +4,105 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError, VerifyError
 from ..terminal.output import write
 from ..terminal.style import duration
 
+if TYPE_CHECKING:
+    from ...placement.network import Network
+
+
+MOST_OPERATIONS = 1e10
+"""Of a step at a model's own sizes; larger ones run at smaller sizes."""
+
 
 def run(args: Namespace) -> int:
     """Run it in integers and in floats, and say what differs."""
-    from dataclasses import replace
-
-    from ...placement import network
     from ...placement.running.launcher import check
-    from ...placement.running.launcher import run as carried_out
-    from ...placement.running.prediction import layer_times, predicted
 
     backend = args.backend or "mpi"
     check(backend)
-    spec = _spec(args)
-    exact, floats = carried_out([spec, replace(spec, dtype="float32", steps=4, **_larger(spec))], backend=backend)
-    links = network.kept() or network.measure()
-    guess = predicted(floats.spec, layer_times(floats.spec), links)
-    facts: dict[str, Any] = {
-        "schema": 1,
-        "run": spec.to_json(),
-        "ranks": spec.ranks,
-        "wrong": [*exact.wrong, *floats.wrong],
-        "step_s": floats.seconds,
-        "predicted_s": guess,
-    }
+    facts = (_model if args.model is not None and args.schedule is None else _chain)(args, backend)
     if args.json is not None:
-        write(args.json, json.dumps(facts, indent=1) + "\n")
+        write(args.json, json.dumps({"schema": 1, **facts}, indent=1) + "\n")
     if args.json != "-":
-        print(f"{spec.ranks} processes: {spec.name}")
-        print(f"integers    {_said(exact.wrong, 'all bits equal those of one process')}")
-        print(f"float32     {_said(floats.wrong, 'within the bound of rounding')}")
-        print(f"a step      {duration(floats.seconds)} measured, {duration(guess)} predicted from one process and the links")
-        print("the layers are stand-ins of the model's number; their widths are small")
-    if facts["wrong"]:
-        raise VerifyError(f"the plan computes something else: {facts['wrong'][0]}")
+        print(f"{facts['ranks']} processes: {facts['plan']}")
+        print(f"integers    {_said(facts['wrong_integers'], 'all bits equal those of one process')}")
+        print(f"float32     {_said(facts['wrong_floats'], 'within the bound of rounding')}")
+        print(
+            f"a step      {duration(facts['step_s'])} measured, {duration(facts['predicted_s'])} predicted from one process and the links"
+        )
+        print(facts["what"])
+    wrong = [*facts["wrong_integers"], *facts["wrong_floats"]]
+    if wrong:
+        raise VerifyError(f"the plan computes something else: {wrong[0]}")
     return 0
 
 
 def _said(wrong: tuple[str, ...], right: str) -> str:
     return f"{len(wrong)} arrays differ: {wrong[0]}" if wrong else right
+
+
+def _chain(args: Namespace, backend: str) -> dict[str, Any]:
+    """A plan that is spelled out, on a chain of layers that stand for a model's."""
+    from ...placement.running.launcher import run as carried_out
+    from ...placement.running.prediction import layer_times, predicted
+
+    spec = _spec(args)
+    exact, floats = carried_out([spec, replace(spec, dtype="float32", steps=4, **_larger(spec))], backend=backend)
+    guess = predicted(floats.spec, layer_times(floats.spec), _measured())
+    return {
+        "plan": spec.name,
+        "run": spec.to_json(),
+        "ranks": spec.ranks,
+        "wrong_integers": exact.wrong,
+        "wrong_floats": floats.wrong,
+        "step_s": floats.seconds,
+        "predicted_s": guess,
+        "what": "the layers are stand-ins of the model's number; their widths are small",
+    }
+
+
+def _model(args: Namespace, backend: str) -> dict[str, Any]:
+    """The best plan of a model, with the model's operations: small ones in integers, and in floats the model's own or a small model's."""
+    from ...placement.model_graphs import GPT2, shrunk, transformer
+    from ...placement.running.launcher import run_plans
+    from ...placement.running.prediction import predicted_plan
+    from ...placement.running.run_spec import planned_run
+    from .model_command import asked, searched
+
+    found = searched(args, *asked(args)).best
+    size = GPT2[args.model]
+    small, middle = shrunk(size, found.devices), shrunk(size, found.devices, 16, 64)
+    own = sum(op.flops for op in transformer(size, found.batch).ops) <= MOST_OPERATIONS
+    floats = size if own else middle
+    exact, measured = (planned_run(found, lambda layers, batch, s=s: transformer(s, batch, layers)) for s in (small, floats))
+    measured = replace(measured, dtype="float32", steps=4)
+    (integers,) = run_plans([exact], backend=backend)
+    (ran,) = run_plans([measured], backend=backend)
+    sizes = (
+        "the model's own"
+        if own
+        else f"a small model's: {floats.hidden} wide, {floats.sequence} tokens a sequence, {floats.tokens} known tokens"
+    )
+    return {
+        "plan": found.name,
+        "ranks": found.devices,
+        "wrong_integers": integers.wrong,
+        "wrong_floats": ran.wrong,
+        "step_s": ran.seconds,
+        "predicted_s": predicted_plan(measured, _measured()),
+        "what": f"the operations are the model's, by this project's kernels; sizes of float32 are {sizes}",
+    }
+
+
+def _measured() -> Network:
+    from ...placement import network
+
+    return network.kept() or network.measure()
 
 
 def _larger(spec: Any) -> dict[str, int]:
@@ -57,16 +111,13 @@ def _larger(spec: Any) -> dict[str, int]:
 
 
 def _spec(args: Namespace) -> Any:
-    """The run that the arguments ask for: a plan of the model, or one that they spell out."""
+    """The run that the arguments spell out."""
     from ...placement.running.run_spec import RunSpec
-    from .model_command import asked, searched
+    from .model_command import asked
 
     layers = 8
     if args.model is not None:
-        found = searched(args, *asked(args)).best
-        layers = found.stages[-1].layers.stop
-        if args.schedule is None:
-            return RunSpec(**_of_plan(found), layers=layers)
+        layers = asked(args)[0].layers
     tensor, data = args.tensor or 1, 1
     stages = args.stages or max(1, (args.devices or 2 * tensor) // tensor)
     if args.devices is not None:
@@ -75,25 +126,3 @@ def _spec(args: Namespace) -> Any:
             raise UsageError(f"{args.devices} devices are no multiple of {stages} stages x {tensor} tensor-parallel ranks")
     count = args.microbatches or 4 * stages
     return RunSpec(stages, tensor, data, args.schedule or "1f1b", count, args.zero or 0, layers, inner=16 * tensor)
-
-
-def _of_plan(found: Any) -> dict[str, Any]:
-    """A plan's stages, and its mesh as data- and tensor-parallel ranks with the nearest stage of ZeRO."""
-    from ...placement.planner import placement_name, tensor_axes
-
-    stage = found.stages[0]
-    across = tensor_axes(stage)
-    tensor = data = 1
-    for k, n in enumerate(found.mesh):
-        tensor, data = (tensor * n, data) if k in across else (tensor, data * n)
-    said = placement_name(stage)
-    zero = int(said.rpartition("ZeRO-")[2]) if "ZeRO-" in said else 0
-    return {
-        "stages": len(found.stages),
-        "tensor": tensor,
-        "data": data,
-        "schedule": found.line.schedule.name,
-        "microbatches": max(found.microbatches, 4),
-        "zero": zero,
-        "inner": 16 * tensor,
-    }

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PlanError
-from .run_spec import RunSpec
+from .run_spec import PlannedRun, RunSpec
 
 NEEDS_MPI = "runs need mpi4py and an MPI: pip install 'tilewright[plans]'"
 NEEDS_TORCH = "runs over gloo need PyTorch: pip install torch"
@@ -29,14 +29,14 @@ GRACE_S = 3.0
 
 @dataclass(frozen=True)
 class Ran:
-    """A run's `wrong` arrays (none: equal to one process, bit by bit or within the bound), `seconds` of a step
+    """A run's or a plan's `wrong` arrays (none: equal to one process, bit by bit or within the bound), `seconds` of a step
     (the slowest rank's), and `op_seconds`: of each kind of operation (U: updates) on each rank, in a step, without waiting for
     others."""
 
-    spec: RunSpec
+    spec: RunSpec | PlannedRun
     wrong: tuple[str, ...]
     seconds: float
-    op_seconds: tuple[dict[str, float], ...]
+    op_seconds: tuple[dict[str, float], ...] = ()
 
 
 def check_mpi() -> str:
@@ -67,6 +67,21 @@ def run(specs: Sequence[RunSpec], deadline: float = DEADLINE_S, kill: tuple[int,
         Ran(s, tuple(w for r in found for w in r["wrong"]), max(r["seconds"] for r in found), tuple(r["op_seconds"] for r in found))
         for s, found in zip(specs, results)
     ]
+
+
+def run_plans(plans: Sequence[PlannedRun], deadline: float = DEADLINE_S, backend: str = "mpi") -> list[Ran]:
+    """Carry out plans over equally many ranks, as `run` does."""
+    results = launched(
+        f"{__package__}.planned_run", plans[0].ranks, {"plans": [p.packed() for p in plans], "alone": False}, deadline, backend
+    )
+    return [Ran(p, tuple(w for r in found for w in r["wrong"]), max(r["seconds"] for r in found)) for p, found in zip(plans, results)]
+
+
+def kernel_seconds(plan: PlannedRun, deadline: float = DEADLINE_S) -> list[dict[str, float]]:
+    """Seconds of each operation of each stage on its local part, in one process alone."""
+    (found,) = launched(f"{__package__}.planned_run", 1, {"plans": [plan.packed()], "alone": True}, deadline)
+    times: list[dict[str, float]] = found
+    return times
 
 
 def launched(module: str, ranks: int, asked: dict[str, Any], deadline: float, backend: str = "mpi") -> Any:

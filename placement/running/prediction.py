@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..collectives import devices
 from ..network import Network
 from ..pipeline_costs import PartCosts, PipelineCosts
+from ..shard_search import priced
 from ..simulator import simulate
-from .launcher import run
-from .run_spec import RunSpec
+from .launcher import kernel_seconds, run
+from .run_spec import PlannedRun, RunSpec
 
 
 @dataclass(frozen=True)
@@ -59,3 +61,17 @@ def _update(spec: RunSpec, layers: int, times: LayerTimes, links: Network, items
     collectives = {0: ("all-reduce",), 1: ("all-reduce", "all-gather"), 2: ("reduce-scatter", "all-gather"), 3: ("reduce-scatter",)}
     share = layers * times.update / (n if spec.zero else 1)
     return share + sum(links.axis(n).seconds(kind, nbytes) for kind in collectives[spec.zero])
+
+
+def predicted_plan(run: PlannedRun, links: Network, times: Sequence[Mapping[str, float]] | None = None) -> float:
+    """Seconds of a step of a plan. `times`: of each operation of each stage in one process (None: measured)."""
+    times = kernel_seconds(run) if times is None else times
+    parts, once = [], 0.0
+    for plan, seconds in zip(run.stages, times, strict=True):
+        mesh = tuple(links.axis(axis.n) for axis in plan.mesh)
+        found = priced(plan.graph, mesh, plan.ops, plan.arrays, lambda op, _, seconds=seconds: seconds[op.name])  # type: ignore[misc]
+        forward, inputs, weights, update = (sum(found.phases[name]) for name in ("forward", "input", "weight", "update"))
+        sent = sum(a.nbytes for a in plan.graph.arrays.values() if a.role == "boundary") / devices(mesh)
+        parts.append(PartCosts(forward, inputs, weights, sent=sent))
+        once = max(once, update)
+    return simulate(run.schedule, PipelineCosts(parts, links.link)).makespan + once

@@ -9,7 +9,7 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -264,22 +264,14 @@ class RankRun:
         return wrong
 
 
-def main(folder: Path, backend: str) -> int:
-    """Run what the folder asks for."""
+def as_rank(folder: Path, backend: str, carry_out: Callable[[dict[str, Any], Ranks, Whereabouts], list[Any]]) -> int:
+    """What each rank's process does: `carry_out` what the folder asks for, and rank 0 writes what it returns."""
     watched = _watch(folder)
     world = ranks.world(backend)
     at = Whereabouts(folder, world.rank)
     try:
         at.say("begins")
-        asked = json.loads((folder / "specs.json").read_text())
-        results = []
-        for n, spec in enumerate(asked["specs"]):
-            made = RankRun(world, RunSpec(**spec), at)
-            if asked.get("kill") == [n, world.rank]:
-                _die_in_the_middle(made)
-            mine = made.run()
-            at.say("gathers results")
-            results.append(world.gather(mine))
+        results = carry_out(json.loads((folder / "specs.json").read_text()), world, at)
         if world.rank == 0:
             (folder / "results.json").write_text(json.dumps(results))
         at.say("done")
@@ -287,11 +279,24 @@ def main(folder: Path, backend: str) -> int:
         return 0
     except Exception as e:
         at.say(f"failed: {type(e).__name__}: {e}")
+        time.sleep(world.patience)
         _note_end(folder, os.getpid())
         os.write(watched, b".")
         traceback.print_exc()
         world.end()
         return 1
+
+
+def _all(asked: dict[str, Any], world: Ranks, at: Whereabouts) -> list[Any]:
+    results = []
+    for n, spec in enumerate(asked["specs"]):
+        made = RankRun(world, RunSpec(**spec), at)
+        if asked.get("kill") == [n, world.rank]:
+            _die_in_the_middle(made)
+        mine = made.run()
+        at.say("gathers results")
+        results.append(world.gather(mine))
+    return results
 
 
 def _watch(folder: Path) -> int:
@@ -329,4 +334,4 @@ def _die_in_the_middle(run: RankRun) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))
+    sys.exit(as_rank(Path(sys.argv[1]), sys.argv[2], _all))

@@ -15,6 +15,8 @@ class Ranks(Protocol):
 
     rank: int
     size: int
+    patience: float
+    """Seconds until a failure is taken for this rank's own: where a neighbour's death is an error here, the note of it comes first."""
 
     def split(self, color: int, key: int) -> Ranks:
         """The ranks that said the same color, in the order of their keys. All ranks of the world call it."""
@@ -59,6 +61,42 @@ def world(backend: str) -> Ranks:
     return _Mpi(MPI.COMM_WORLD)
 
 
+class Alone:
+    """One rank, in this process."""
+
+    rank, size, patience = 0, 1, 0.0
+
+    def split(self, color: int, key: int) -> Alone:
+        return self
+
+    def barrier(self) -> None:
+        """There is nobody to wait for."""
+
+    def all_reduce(self, terms: Array) -> Array:
+        return terms
+
+    def all_gather(self, piece: Array) -> Array:
+        return piece.ravel()
+
+    def reduce_scatter(self, terms: Array) -> Array:
+        return terms
+
+    def send(self, value: Array, to: int, tag: int) -> Any:
+        raise AssertionError("one rank has nobody to send to")
+
+    def receive(self, value: Array, source: int, tag: int) -> None:
+        raise AssertionError("one rank has nobody to receive from")
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def free(self) -> None:
+        """There is no group."""
+
+    def end(self) -> None:
+        """Its error ends it."""
+
+
 class _Request:
     """A send that has begun. The value lives until it ends."""
 
@@ -70,6 +108,8 @@ class _Request:
 
 
 class _Mpi:
+    patience = 0.0
+
     def __init__(self, group: Any) -> None:
         self._group, self.rank, self.size = group, group.Get_rank(), group.Get_size()
 
@@ -112,6 +152,8 @@ class _Mpi:
 
 
 class _Gloo:
+    patience = 2.0
+
     def __init__(self, group: Any, members: list[int]) -> None:
         import torch
         import torch.distributed as dist

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
 import random
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..collectives import MeshAxis, devices
 from ..errors import PlanError
 from ..handcrafted import SCHEDULES, generate
 from ..pipeline_schedule import PipelineSchedule
+from ..planner import DevicePlan
+from ..shard_graph import ShardGraph
+from ..shard_search import ShardPlan, at_sizes, search_shardings
 from ..zero import zero_stage
 
 FAULTS = ("", "swapped-chunk", "missing-all-reduce", "stale-gather")
@@ -104,3 +111,41 @@ def drawn(ranks: int, draw: random.Random, dtype: str = "int64") -> RunSpec:
             )
         except PlanError:  # numbers that this schedule does not take: draw again
             continue
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A plan that is carried out. `stages`: how each is split; `whole`: the same model on one device. `microbatches`: of a step."""
+
+    stages: tuple[ShardPlan, ...]
+    whole: ShardPlan
+    schedule: PipelineSchedule
+    microbatches: int
+    dtype: str = "int64"
+    steps: int = 2
+    seed: int = 0
+    fault: str = ""
+
+    @property
+    def ranks(self) -> int:
+        return len(self.stages) * devices(self.stages[0].mesh)
+
+    def packed(self) -> str:
+        """As text, for the processes of a run."""
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+    @staticmethod
+    def unpacked(text: str) -> PlannedRun:
+        """What `packed` of the process that started this one made."""
+        found = pickle.loads(base64.b64decode(text))
+        assert isinstance(found, PlannedRun)
+        return found
+
+
+def planned_run(plan: DevicePlan, part: Callable[[range, int], ShardGraph], dtype: str = "int64") -> PlannedRun:
+    """The run of a plan, of a model of other sizes: `part` as a `Model` has it."""
+    sequences = plan.batch // plan.microbatches
+    stages = tuple(at_sizes(s.plan, part(s.layers, sequences)) for s in plan.stages)
+    layers = range(plan.stages[0].layers.start, plan.stages[-1].layers.stop)
+    whole = search_shardings(part(layers, sequences), (MeshAxis(1),))
+    return PlannedRun(stages, whole, plan.line.schedule, plan.microbatches, dtype)

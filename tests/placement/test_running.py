@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from drawn_plans import drawn_plan, faulty
 from thorough import amount
-from tilewright.placement import PlanError
+from tilewright.placement import PlanError, ShardOp
 from tilewright.placement.running import launcher
+from tilewright.placement.running.op_meanings import evaluate
 from tilewright.placement.running.run_spec import FAULTS, RunSpec, drawn
 
 
@@ -34,6 +37,33 @@ def test_random_plans_have_the_bits_of_one_process(ranks: int, request: pytest.F
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("mpi")
+def test_the_model_s_operations_have_the_bits_of_one_process_however_they_are_split() -> None:
+    pytest.importorskip("scipy", reason="plans need SciPy (extra plans)")
+    draw = random.Random(0)
+    plans = [drawn_plan(4, draw) for _ in range(4)]
+    assert {c.kind for p in plans for s in p.stages for c in s.collectives} == {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"}
+    wrong = [x for p in plans if (x := faulty(p, draw)) is not None]
+    found = launcher.run_plans([*plans, *wrong])
+    assert [r.wrong for r in found[: len(plans)] if r.wrong] == [] and len(wrong) > 2
+    assert [r.spec.fault for r in found[len(plans) :] if not r.wrong] == []
+
+
+@pytest.mark.slow
+def test_floats_are_the_model_s_own_functions_and_their_gradients() -> None:
+    draw = np.random.default_rng(0)
+    x, dy = (draw.normal(size=(2, 8)) for _ in range(2))
+    qkv, dz = draw.normal(size=(1, 4, 3, 2, 4)), draw.normal(size=(1, 4, 2, 4))
+    for rule, value, after in (("norm", x, dy), ("attention", qkv, dz)):
+        op = ShardOp(rule, {}, (), ("y", ()), rule=rule)
+        back = replace(op, rule=f"gradient of {rule}")
+        step = 1e-5 * draw.normal(size=value.shape)
+        changed = (evaluate(op, [value + step]) - evaluate(op, [value - step])) / 2
+        assert np.vdot(changed, after) == pytest.approx(np.vdot(step, evaluate(back, [after, value])), rel=1e-5), rule
+    assert evaluate(ShardOp("n", {}, (), ("y", ()), rule="norm"), [x]).mean(-1) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("mpi")
 def test_planted_mistakes_are_caught_and_floats_are_within_the_bound() -> None:
     v = RunSpec(stages=2, schedule="zb-v", microbatches=6, layers=5)
     faulty = [replace(v, fault="swapped-chunk"), replace(v, schedule="dualpipe", fault="missing-all-reduce")]
@@ -50,6 +80,18 @@ def test_planted_mistakes_are_caught_and_floats_are_within_the_bound() -> None:
 def test_a_rank_that_dies_ends_the_run_and_is_named_with_its_operation() -> None:
     with pytest.raises(PlanError, match=r"rank 1 died in: BW0 of step 1 on stage 1"):
         launcher.run([RunSpec(stages=2)], kill=(0, 1))
+
+
+@pytest.mark.slow
+def test_ranks_that_talk_over_gloo_have_the_same_bits(request: pytest.FixtureRequest) -> None:
+    if not amount(request, 0, 1):
+        pytest.skip("three processes import PyTorch: make test-thorough")
+    torch = pytest.importorskip("torch")
+    if not torch.distributed.is_available():
+        pytest.skip("this PyTorch has no torch.distributed")
+    specs = [RunSpec(stages=2, schedule="zb-v", microbatches=6, layers=5), RunSpec(data=2, zero=3), RunSpec(tensor=2)]
+    found = launcher.run([*specs, replace(specs[2], fault="missing-all-reduce")], backend="gloo")
+    assert [bool(r.wrong) for r in found] == [False, False, False, True]
 
 
 @pytest.mark.parametrize(
