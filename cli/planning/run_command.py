@@ -52,8 +52,9 @@ def _chain(args: Namespace, backend: str) -> dict[str, Any]:
     from ...placement.running.prediction import layer_times, predicted
 
     spec = _spec(args)
-    exact, floats = carried_out([spec, replace(spec, dtype="float32", steps=4, **_larger(spec))], backend=backend)
-    guess = predicted(floats.spec, layer_times(floats.spec), _measured())
+    larger = replace(spec, dtype="float32", steps=4, **_larger(spec))
+    exact, floats = carried_out([spec, larger], backend=backend)
+    guess = predicted(larger, layer_times(larger), _measured())
     return {
         "plan": spec.name,
         "run": spec.to_json(),
@@ -79,8 +80,8 @@ def _model(args: Namespace, backend: str) -> dict[str, Any]:
     small, middle = shrunk(size, found.devices), shrunk(size, found.devices, 16, 64)
     own = sum(op.flops for op in transformer(size, found.batch).ops) <= MOST_OPERATIONS
     floats = size if own else middle
-    exact, measured = (planned_run(found, lambda layers, batch, s=s: transformer(s, batch, layers)) for s in (small, floats))
-    measured = replace(measured, dtype="float32", steps=4)
+    exact = planned_run(found, lambda layers, batch: transformer(small, batch, layers))
+    measured = replace(planned_run(found, lambda layers, batch: transformer(floats, batch, layers)), dtype="float32", steps=4)
     (integers,) = run_plans([exact], backend=backend)
     (ran,) = run_plans([measured], backend=backend)
     sizes = (

@@ -92,7 +92,7 @@ def _captured() -> dict[str, Callable[..., Any]]:
         scores = (at <= at.reshape(n, 1)).where(q @ k.mT * d**-0.5, float("-inf"))
         return (scores.softmax(-1) @ v).permute(0, 2, 1, 3)
 
-    found = {}
+    found: dict[str, Callable[..., Any]] = {}
     for name, function in (("norm", norm), ("attention", attention)):
         found[name] = jit(function)
         found[f"gradient of {name}"] = jit(lambda dy, x, f=function: grad(lambda y: (f(y) * dy).sum())(x))
