@@ -186,6 +186,30 @@ def resized(kernel: Kernel, ranges: Mapping[str, tuple[int, int]]) -> Kernel:
     return _Resize(kernel, table).run()
 
 
+def part_of(kernel: Kernel, extents: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
+    """`kernel` with fewer elements: axes of these families have these extents, and buffers (by name) these shapes. The caller knows that each
+    such axis alone indexes the dimensions that get smaller."""
+    return _Part(kernel, extents, shapes).run()
+
+
+class _Part(Rewriter):
+    def __init__(self, kernel: Kernel, extents: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        super().__init__(kernel)
+        self.extents = extents
+        self.buffers = {b: replace(b, shape=shapes[b.name]) for b in kernel.buffers}
+
+    def node(self, n: Node) -> Node | None:
+        if n.op == "axis" and n.arg.family in self.extents:
+            return axis(n.arg.name, self.extents[n.arg.family], n.arg.family)
+        return None
+
+    def axes(self, axes: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(self.go(a) for a in axes)
+
+    def along(self, axis: Node) -> Node:
+        return self.go(axis)
+
+
 class _Resize(Rewriter):
     """Replaces symbols, in extents too."""
 

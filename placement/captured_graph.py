@@ -7,11 +7,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ir.body import Fold, Reduce, Scan, values_of
 from ..ir.buffer import load_parts
 from ..ir.node import MASKED, Node, walk
+from ..ir.rewriter import part_of
 from .errors import PlanError
 from .shard_graph import Dims, ShardArray, ShardGraph, ShardOp
 
@@ -22,8 +23,27 @@ if TYPE_CHECKING:
     from ..tensor.fusion.fusion_facts import GraphFacts
 
 
-def captured_graph(facts: GraphFacts, kernels: Sequence[Kernel | None]) -> ShardGraph:
-    """`kernels`: in the order of the facts; None for NumPy's own code, which runs whole on every device. Arguments are stored as parameters are.
+@dataclass(frozen=True)
+class OpKernel:
+    """What computes an operation: the `place`th output of a kernel. `inputs`: the read (array, dimensions) of each of its inputs."""
+
+    kernel: Kernel
+    place: int
+    inputs: tuple[tuple[str, Dims], ...]
+
+    def on(self, local: Mapping[str, int]) -> Kernel:
+        """The kernel of a part: its axes have these extents."""
+        found = KernelAxes.of(self.kernel)
+        buffers = (*self.kernel.inputs, *self.kernel.outputs)
+        shapes = {
+            b.name: tuple(local[axis] if axis else extent for axis, extent in zip(dims, shape))
+            for b, dims, shape in zip(buffers, (*found.reads, *found.writes), found.shapes)
+        }
+        return self.kernel if dict(local) == dict(found.axes) else part_of(self.kernel, local, shapes)
+
+
+def captured_graph(facts: GraphFacts, kernels: Sequence[Kernel | None]) -> tuple[ShardGraph, dict[str, OpKernel]]:
+    """The graph, and the kernel of each operation but for NumPy's own code. `kernels`: in the order of the facts; None for NumPy's own code, which runs whole on every device. Arguments are stored as parameters are.
     Raises PlanError where a size is not a number."""
     arrays, names = {}, dict[int, str]()
     for t in facts.tensors:
@@ -32,7 +52,7 @@ def captured_graph(facts: GraphFacts, kernels: Sequence[Kernel | None]) -> Shard
         itemsize = t.nbytes // max(math.prod(t.shape), 1)
         name = names[t.number] = t.label if t.label not in arrays else f"{t.label} ({t.number})"
         arrays[name] = ShardArray(name, t.shape, itemsize, "parameter" if t.made_by is None else "made")
-    ops = []
+    ops, behind = [], dict[str, OpKernel]()
     for fact, kernel in zip(facts.kernels, kernels):
         found = KernelAxes.of(kernel) if kernel is not None else None
         inputs = [arrays[names[n]] for n in fact.inputs]
@@ -51,8 +71,10 @@ def captured_graph(facts: GraphFacts, kernels: Sequence[Kernel | None]) -> Shard
                 taken.append((array.name, mine))
                 whole |= lost
             *reads, out = taken
-            ops.append(ShardOp(name, dict(found.axes), tuple(dict.fromkeys(reads)), out, flops, frozenset(whole)))
-    return ShardGraph(arrays, tuple(ops))
+            assert kernel is not None
+            behind[name] = OpKernel(kernel, place, tuple(reads))
+            ops.append(ShardOp(name, dict(found.axes), tuple(dict.fromkeys(reads)), out, flops, frozenset(whole), rule="kernel"))
+    return ShardGraph(arrays, tuple(ops)), behind
 
 
 def _owners(kernel: Kernel, inputs: Sequence[ShardArray]) -> list[ShardArray] | None:
@@ -160,6 +182,9 @@ def _folded(kernel: Kernel) -> set[str]:
     found: set[str] = set()
     plain: set[str] = set()
     stored = {s.expr.arg for s in kernel.stores if s.expr.op == "ref" and s.combine is None}
+    whole = [s.expr for s in kernel.stores if s.expr.op == "ref"]
+    used = {n.arg for e in kernel.expressions() if e not in whole for n in walk(e) if n.op == "ref"}
+    stored -= used  # something is done with the sum, too
     for item in kernel.body:
         if isinstance(item, Fold):
             found.add(item.axis.arg.family)
@@ -177,20 +202,21 @@ def _folded(kernel: Kernel) -> set[str]:
 
 
 class CapturedPrices:
-    """Seconds of captured kernels: of the whole kernel by the schedule cache, a neighbour or the model, times the share that is local."""
+    """Seconds of captured kernels of local shapes, by the schedule cache or the model. Only an operation's first output is counted."""
 
-    def __init__(self, kernels: Mapping[str, Kernel], device: Device, threads: int, cache: Cache) -> None:
-        self._kernels, self._device, self._threads, self._cache = kernels, device, threads, cache
-        self._known: dict[str, float] = {}
+    def __init__(self, kernels: Mapping[str, OpKernel], device: Device, threads: int, cache: Cache) -> None:
+        self.kernels, self._device, self._threads, self._cache = kernels, device, threads, cache
+        self._known: dict[tuple[Any, ...], float] = {}
         self.sources: Counter[str] = Counter()
 
     def __call__(self, op: ShardOp, local: Mapping[str, int]) -> float:
-        kernel = self._kernels.get(op.name)
-        if kernel is None:
+        found = self.kernels.get(op.name)
+        if found is None or found.place:
             return 0.0
-        if op.name not in self._known:
-            self._known[op.name] = self._seconds(kernel)
-        return self._known[op.name] * math.prod(local.values()) / max(math.prod(op.axes.values()), 1)
+        key = (op.name, *sorted(local.items()))
+        if key not in self._known:
+            self._known[key] = self._seconds(found.on(local))
+        return self._known[key]
 
     def _seconds(self, kernel: Kernel) -> float:
         from ..heuristics import estimate

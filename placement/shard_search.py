@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .collectives import Mesh
+from .collectives import Mesh, MeshAxis
 from .errors import PlanError
 from .shard_graph import ShardArray, ShardGraph, ShardOp
 from .shardings import Collective, Layout, Price, Sharding, laid_out_anew, layouts, local_bytes, seconds, shardings
@@ -215,6 +215,13 @@ def _plan(
     ops = {c.op.name: c.options[chosen[name]] for name, c in choices.items() if c.op is not None}
     arrays = {name: c.layout(chosen[name]) for name, c in choices.items() if c.op is None}
     return priced(graph, mesh, ops, arrays, price, sum(c.memory[chosen[name]] for name, c in choices.items()), optimal)
+
+
+def on_one_device(graph: ShardGraph) -> ShardPlan:
+    """Every operation and array whole."""
+    mesh = (MeshAxis(1),)
+    ops = {op.name: next(iter(shardings(op, graph.arrays[op.writes[0]], mesh))) for op in graph.ops}
+    return priced(graph, mesh, ops, {name: (-1,) for name in graph.arrays}, None)
 
 
 def at_sizes(plan: ShardPlan, graph: ShardGraph) -> ShardPlan:

@@ -76,9 +76,10 @@ def asked(args: Namespace) -> tuple[Model, Prices]:
     from ...placement.model_graphs import GPT2, transformer
     from ...placement.planner import Model
 
-    name, device, threads, store = args.model, get("cpu"), args.threads or 1, cache.open(args.cache)
+    name = args.model
     if ":" in name:
-        return _function(args, device, threads, store)
+        model, prices, _ = captured(args)
+        return model, prices
     if name not in GPT2:
         raise UsageError(f"there is no model {name!r}; there are {', '.join(GPT2)}, and FILE.py:FUNCTION of tensors")
     if args.shape is not None or args.dtype is not None:
@@ -86,11 +87,13 @@ def asked(args: Namespace) -> tuple[Model, Prices]:
     shape = GPT2[name]
     boundary = 4.0 * shape.sequence * shape.hidden
     model = Model(name, shape.layers, lambda layers, batch: transformer(shape, batch, layers, state=ADAM), boundary)
-    return model, KernelPrices(device, threads, store)
+    return model, KernelPrices(get("cpu"), args.threads or 1, cache.open(args.cache))
 
 
-def _function(args: Namespace, device: Any, threads: int, store: Any) -> tuple[Model, Prices]:
-    """A function of tensors: one stage, without a backward pass but for what it computes itself."""
+def captured(args: Namespace) -> tuple[Model, CapturedPrices, dict[str, str]]:
+    """A function of tensors: one stage, without a backward pass but for what it computes itself. Types of its arrays by name."""
+    from ... import cache
+    from ...devices import get
     from ...placement.captured_graph import CapturedPrices, captured_graph
     from ...placement.planner import Model
     from ..functions.tracing import ask
@@ -98,10 +101,10 @@ def _function(args: Namespace, device: Any, threads: int, store: Any) -> tuple[M
     if args.batch is not None:
         raise UsageError("--batch is for models by name: a function's sizes are those of --shape")
     found = ask(args.model, args.shape, args.dtype)
-    graph = captured_graph(found.facts, found.kernels)
-    firsts = {op.name.partition(" ")[0]: op.name for op in reversed(graph.ops)}
-    kernels = {firsts[str(k)]: kernel for k, kernel in enumerate(found.kernels) if kernel is not None}
-    return Model(args.model, 1, lambda *_: graph, 0.0), CapturedPrices(kernels, device, threads, store)
+    graph, kernels = captured_graph(found.facts, found.kernels)
+    prices = CapturedPrices(kernels, get("cpu"), args.threads or 1, cache.open(args.cache))
+    dtypes = dict(zip(graph.arrays, (t.dtype for t in found.facts.tensors), strict=True))
+    return Model(args.model, 1, lambda *_: graph, 0.0), prices, dtypes
 
 
 def links() -> Network:

@@ -25,18 +25,20 @@ def run(args: Namespace) -> int:
 
     backend = args.backend or "mpi"
     check(backend)
-    facts = (_model if args.model is not None and args.schedule is None else _chain)(args, backend)
+    own = args.model is not None and args.schedule is None
+    facts = (_chain if not own else _function if ":" in args.model else _model)(args, backend)
     if args.json is not None:
         write(args.json, json.dumps({"schema": 1, **facts}, indent=1) + "\n")
     if args.json != "-":
         print(f"{facts['ranks']} processes: {facts['plan']}")
-        print(f"integers    {_said(facts['wrong_integers'], 'all bits equal those of one process')}")
-        print(f"float32     {_said(facts['wrong_floats'], 'within the bound of rounding')}")
+        for what, right in (("integers", "all bits equal those of one process"), ("floats", "within the bound of rounding")):
+            if what in facts["wrong"]:
+                print(f"{what:11} {_said(facts['wrong'][what], right)}")
         print(
             f"a step      {duration(facts['step_s'])} measured, {duration(facts['predicted_s'])} predicted from one process and the links"
         )
         print(facts["what"])
-    wrong = [*facts["wrong_integers"], *facts["wrong_floats"]]
+    wrong = [x for each in facts["wrong"].values() for x in each]
     if wrong:
         raise VerifyError(f"the plan computes something else: {wrong[0]}")
     return 0
@@ -59,8 +61,7 @@ def _chain(args: Namespace, backend: str) -> dict[str, Any]:
         "plan": spec.name,
         "run": spec.to_json(),
         "ranks": spec.ranks,
-        "wrong_integers": exact.wrong,
-        "wrong_floats": floats.wrong,
+        "wrong": {"integers": exact.wrong, "floats": floats.wrong},
         "step_s": floats.seconds,
         "predicted_s": guess,
         "what": "the layers are stand-ins of the model's number; their widths are small",
@@ -92,11 +93,40 @@ def _model(args: Namespace, backend: str) -> dict[str, Any]:
     return {
         "plan": found.name,
         "ranks": found.devices,
-        "wrong_integers": integers.wrong,
-        "wrong_floats": ran.wrong,
+        "wrong": {"integers": integers.wrong, "floats": ran.wrong},
         "step_s": ran.seconds,
         "predicted_s": predicted_plan(measured, _measured()),
-        "what": f"the operations are the model's, by this project's kernels; sizes of float32 are {sizes}",
+        "what": f"the operations are the model's, by this project's kernels; sizes of floats are {sizes}",
+    }
+
+
+def _function(args: Namespace, backend: str) -> dict[str, Any]:
+    """The best plan of a function of tensors, by its own kernels of the local shapes."""
+    from ...placement.handcrafted import generate
+    from ...placement.running.launcher import run_plans
+    from ...placement.running.prediction import predicted_plan
+    from ...placement.running.run_spec import PlannedRun
+    from ...placement.shard_search import on_one_device
+    from .model_command import captured, searched
+
+    model, prices, dtypes = captured(args)
+    found = searched(args, model, prices).best
+    (stage,) = found.stages
+    host = [op.name for op in stage.plan.graph.ops if op.name not in prices.kernels]
+    if host:
+        raise UsageError(f"{args.model} cannot be run over devices: {', '.join(host[:3])} are loops or NumPy's own code, not kernels")
+    whole = on_one_device(stage.plan.graph)
+    run = PlannedRun((stage.plan,), whole, generate("1f1b", 1, 1), 1, "float32", 4, kernels=prices.kernels, dtypes=dtypes)
+    (ran,) = run_plans([run], backend=backend)
+    arrays = [name for name, a in stage.plan.graph.arrays.items() if a.role == "made"]
+    kinds = {"floats" if any(dtypes[name].startswith("float") for name in arrays) else "integers"}
+    return {
+        "plan": found.name,
+        "ranks": found.devices,
+        "wrong": dict.fromkeys(kinds, ran.wrong),
+        "step_s": ran.seconds,
+        "predicted_s": predicted_plan(run, _measured()),
+        "what": f"all {len(arrays)} arrays that the function's {len(prices.kernels)} kernels make were compared",
     }
 
 

@@ -38,7 +38,7 @@ class MeshRanks:
             if d >= 0 and (since is None or since[m] != d):
                 n = whole.shape[d] // self.shape[m]
                 whole = whole[(slice(None),) * d + (slice(self.at[m] * n, (self.at[m] + 1) * n),)]
-        return np.ascontiguousarray(whole)
+        return np.asarray(whole, order="C")
 
     def moved(self, local: Array, source: Layout, target: Layout) -> Array:
         """The same array in another layout: dimensions that other axes split are gathered, and cut anew."""
@@ -55,7 +55,7 @@ class MeshRanks:
         axis = self.axes[m]
         if axis is None:
             return local
-        pieces = axis.all_gather(np.ascontiguousarray(local)).reshape(axis.size, *local.shape)
+        pieces = axis.all_gather(np.asarray(local, order="C")).reshape(axis.size, *local.shape)
         return np.concatenate(list(pieces), axis=dim)
 
     def added(self, local: Array, plain: Layout, collectives: Sequence[Collective], target: Layout) -> Array:
@@ -70,7 +70,7 @@ class MeshRanks:
                 part = axis.reduce_scatter(front.ravel()).reshape(front.shape[0] // axis.size, *front.shape[1:])
                 local, now[c.axis] = np.moveaxis(part, 0, dim), dim
             else:
-                local = axis.all_reduce(np.ascontiguousarray(local))
+                local = axis.all_reduce(np.asarray(local, order="C"))
         return self.moved(local, tuple(now), target)
 
 

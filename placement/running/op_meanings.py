@@ -3,12 +3,13 @@ sums gives the same bits. A polynomial stands for what is no product (a normalis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ..captured_graph import OpKernel
 from ..kernel_prices import product_shape
 from ..shard_graph import ShardOp
 
@@ -23,6 +24,24 @@ def evaluate(op: ShardOp, arrays: Sequence[Array]) -> Array:
         return arrays[0] + arrays[1]
     whole = np.issubdtype(arrays[0].dtype, np.integer)
     return (_RING if whole else _FLOATS)[op.rule](*arrays)
+
+
+_built: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+
+
+def by_kernel(found: OpKernel, op: ShardOp, local: Mapping[str, int], arrays: Sequence[Array]) -> Array:
+    """The result of a function's own kernel on a part: `arrays` in the order of the operation's reads."""
+    from ...plan import best
+
+    key = (found, *sorted(local.items()))
+    if key not in _built:
+        kernel = found.on(local)
+        _built[key] = kernel, best(kernel, threads=1)
+    kernel, compiled = _built[key]
+    reads = list(op.reads)
+    shaped = [np.ascontiguousarray(arrays[reads.index(r)]).reshape([int(n) for n in b.shape]) for r, b in zip(found.inputs, kernel.inputs)]
+    made = compiled(*shaped)
+    return np.asarray((made if isinstance(made, tuple) else (made,))[found.place])
 
 
 def _product(op: ShardOp, a: Array, b: Array) -> Array:

@@ -20,7 +20,7 @@ from ..shard_graph import ShardOp
 from ..shard_search import ShardPlan
 from ..shardings import local_shape
 from .mesh_pieces import MeshRanks
-from .op_meanings import evaluate
+from .op_meanings import by_kernel, evaluate
 from .rank import Whereabouts, as_rank
 from .ranks import Alone, Ranks
 from .run_spec import PlannedRun
@@ -35,9 +35,13 @@ CALLS = 5
 def drawn(run: PlannedRun, name: str, shape: Sequence[int], *which: int) -> Array:
     """The whole of an array before the first step, or of a microbatch's input or target: the same on all ranks."""
     draw = np.random.default_rng([run.seed, zlib.crc32(name.encode()), *which])
-    if run.dtype == "int64":
-        return draw.integers(-(1 << 62), 1 << 62, tuple(shape), "int64")
-    return draw.normal(0, float(np.prod(shape)) ** -0.25, tuple(shape)).astype(run.dtype)
+    dtype = np.dtype(run.dtypes.get(name, run.dtype))
+    if dtype.kind == "b":
+        return draw.integers(0, 2, tuple(shape)).astype(bool)
+    if dtype.kind in "iu":  # a function's may be indices
+        ends = (0, 2) if run.kernels else (-(1 << 62), 1 << 62)
+        return draw.integers(*ends, tuple(shape), dtype)
+    return draw.normal(0, max(float(np.prod(shape)), 1.0) ** -0.25, tuple(shape)).astype(dtype)
 
 
 def _stepped(weight: Array, momentum: Array | None, gradient: Array, rows: int) -> tuple[Array, Array]:
@@ -55,18 +59,20 @@ def kernel_seconds(run: PlannedRun) -> list[dict[str, float]]:
         for op in plan.graph.ops:
             way = plan.ops[op.name]
             shapes = [local_shape(plan.graph.arrays[name].shape, at, plan.mesh) for (name, _), at in zip(op.reads, way.reads)]
-            key = (op.rule, op.reads[0][1:], op.writes[1:], *shapes)
+            key = (op.name if op.rule == "kernel" else op.rule, op.reads[0][1:], op.writes[1:], *shapes)
             if key not in known:
                 arrays = [drawn(run, name, shape) for (name, _), shape in zip(op.reads, shapes)]
-                known[key] = min(_timed(op, arrays) for _ in range(CALLS))
+                known[key] = min(_timed(run, op, way.local, arrays) for _ in range(CALLS))
             found[stage][op.name] = known[key]
     return found
 
 
-def _timed(op: ShardOp, arrays: Sequence[Array]) -> float:
+def _timed(run: PlannedRun, op: ShardOp, local: Mapping[str, int], arrays: Sequence[Array]) -> float:
     began = time.perf_counter()
     if op.rule == "update":
         _stepped(arrays[0], arrays[0], arrays[1], 1)
+    elif op.rule == "kernel":
+        by_kernel(run.kernels[op.name], op, local, arrays)
     elif op.rule == "loss":
         arrays[0] - arrays[0]
     else:
@@ -85,8 +91,8 @@ class StageRun:
         self.momenta: dict[str, Array] = {}
         self.values: dict[int, dict[str, Array]] = {}
         self.gradients: dict[str, Array] = {}
-        last = next(op.writes[0] for op in plan.graph.ops if op.rule == "loss")
-        self.rows = run.microbatches * int(np.prod(arrays[last].shape[:-1]))
+        last = next((op.writes[0] for op in plan.graph.ops if op.rule == "loss"), None)
+        self.rows = 1 if last is None else run.microbatches * int(np.prod(arrays[last].shape[:-1]))
         self.given: dict[tuple[str, int], Array] = {}
         """Inputs and targets of a step, by name and microbatch."""
         self.phases: dict[str, list[ShardOp]] = {"forward": [], "input": [], "weight": [], "update": []}
@@ -158,11 +164,19 @@ class StageRun:
         return self.mesh.moved(value, self.layout(name), self.plan.ops[op.name].reads[k])
 
     def _part(self, op: ShardOp, here: Mapping[str, Array]) -> Array:
-        return np.ascontiguousarray(evaluate(op, [self._read(op, k, here) for k in range(len(op.reads))]))
+        arrays = [self._read(op, k, here) for k in range(len(op.reads))]
+        if op.rule != "kernel":
+            return np.ascontiguousarray(evaluate(op, arrays))
+        found = by_kernel(self.run.kernels[op.name], op, self.plan.ops[op.name].local, arrays)
+        return found.reshape(local_shape(self.plan.graph.arrays[op.writes[0]].shape, self._plain(op), self.plan.mesh))
+
+    def _plain(self, op: ShardOp) -> tuple[int, ...]:
+        """The layout of its result before anything is added up."""
+        return tuple(op.writes[1].index(axis) if axis and axis in op.writes[1] else -1 for axis in self.plan.ops[op.name].split)
 
     def _summed(self, op: ShardOp, part: Array) -> Array:
         way = self.plan.ops[op.name]
-        plain = tuple(op.writes[1].index(axis) if axis and axis in op.writes[1] else -1 for axis in way.split)
+        plain = self._plain(op)
         if self.run.fault == "missing-all-reduce":
             return self.mesh.piece(part, way.writes, plain)
         return self.mesh.added(part, plain, way.collectives, way.writes)
@@ -211,6 +225,8 @@ class PipelineRun:
                 if self.run.fault == "swapped-chunk" and i == 0:
                     value = np.ascontiguousarray(value.ravel()[::-1].reshape(value.shape))
                 self._send(self.number + 1, value, 2 * i)
+        if not self.stage.phases["input"]:  # a function has one pass
+            return
         if op.kind in ("B", "BW"):
             loss = next(o for o in self.stage.phases["input"] if o.rule == "loss")
             dy = self._receive(self.number + 1, loss.writes[0], 2 * i + 1) if self.number < last else None
@@ -259,18 +275,26 @@ def carried_out(run: PlannedRun, world: Ranks, at: Whereabouts) -> dict[str, Any
             why = _differs(value, mine.mesh.piece(want[name], layout), run)
             if why:
                 wrong.append(f"{kind} {name} on stage {mine.number}: {why}")
+    for name, value in mine.stage.values.get(0, {}).items():
+        why = _differs(value, mine.mesh.piece(reference.stage.values[0][name], mine.stage.layout(name)), run)
+        if why:
+            wrong.append(f"{name}: {why}")
     mine.mesh.free()
     return {"rank": world.rank, "seconds": statistics.median(took[1:] or took), "wrong": wrong}
 
 
 def _differs(got: Array, want: Array, run: PlannedRun) -> str:
-    if run.dtype == "int64":
+    if got.dtype.kind != "f":
         wrong = int(np.count_nonzero(got != want))
         return f"{wrong} of {want.size} elements differ" if wrong else ""
-    largest = float(np.max(np.abs(want), initial=0.0))
-    off = float(np.max(np.abs(got - want), initial=0.0)) / max(largest, 1e-30)
-    sums = sum(np.prod([op.axes[axis] for axis in op.summed]) for op in run.whole.graph.ops if not op.backward)
-    bound = 4 * run.steps * float(np.finfo(run.dtype).eps) * float(sums)
+    finite = np.isfinite(want)
+    if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
+        return "infinities and NaN are elsewhere"
+    largest = float(np.max(np.abs(want[finite]), initial=0.0))
+    off = float(np.max(np.abs(got[finite] - want[finite]), initial=0.0)) / max(largest, 1e-30)
+    graph = run.whole.graph
+    sums = sum(np.prod([op.axes[axis] for axis in op.summed | op.whole]) for op in graph.ops if not op.backward)
+    bound = 4 * run.steps * float(np.finfo(got.dtype).eps) * float(sums)
     return f"{off:.3g} of the largest element off, more than {bound:.3g}" if not off <= bound else ""
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import base64
 import pickle
 import random
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..collectives import MeshAxis, devices
+from ..captured_graph import OpKernel
+from ..collectives import devices
 from ..errors import PlanError
 from ..handcrafted import SCHEDULES, generate
 from ..pipeline_schedule import PipelineSchedule
 from ..planner import DevicePlan
 from ..shard_graph import ShardGraph
-from ..shard_search import ShardPlan, at_sizes, search_shardings
+from ..shard_search import ShardPlan, at_sizes, on_one_device
 from ..zero import zero_stage
 
 FAULTS = ("", "swapped-chunk", "missing-all-reduce", "stale-gather")
@@ -125,6 +126,10 @@ class PlannedRun:
     steps: int = 2
     seed: int = 0
     fault: str = ""
+    kernels: Mapping[str, OpKernel] = field(default_factory=dict)
+    """Of a function of tensors, by operation."""
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    """Of arrays that are not of `dtype`."""
 
     @property
     def ranks(self) -> int:
@@ -147,5 +152,5 @@ def planned_run(plan: DevicePlan, part: Callable[[range, int], ShardGraph], dtyp
     sequences = plan.batch // plan.microbatches
     stages = tuple(at_sizes(s.plan, part(s.layers, sequences)) for s in plan.stages)
     layers = range(plan.stages[0].layers.start, plan.stages[-1].layers.stop)
-    whole = search_shardings(part(layers, sequences), (MeshAxis(1),))
+    whole = on_one_device(part(layers, sequences))
     return PlannedRun(stages, whole, plan.line.schedule, plan.microbatches, dtype)
