@@ -72,8 +72,7 @@ def _model(args: Namespace, backend: str) -> dict[str, Any]:
     """The best plan of a model, with the model's operations: small ones in integers, and in floats the model's own or a small model's."""
     from ...placement.model_graphs import GPT2, shrunk, transformer
     from ...placement.running.launcher import run_plans
-    from ...placement.running.prediction import predicted_plan
-    from ...placement.running.run_spec import planned_run
+    from ...placement.running.prediction import planned_run, predicted_plan
     from .model_command import asked, searched
 
     found = searched(args, *asked(args)).best

@@ -1,8 +1,8 @@
-"""What a run should take: times of one process, put through the simulator with the measured links."""
+"""The run of a plan, and what a run should take: times of one process, put through the simulator with the measured links."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,10 +10,21 @@ import numpy as np
 from ..collectives import devices
 from ..network import Network
 from ..pipeline_costs import PartCosts, PipelineCosts
-from ..shard_search import priced
+from ..planner import DevicePlan
+from ..shard_graph import ShardGraph
+from ..shard_search import at_sizes, on_one_device, priced
 from ..simulator import simulate
 from .launcher import kernel_seconds, run
 from .run_spec import PlannedRun, RunSpec
+
+
+def planned_run(plan: DevicePlan, part: Callable[[range, int], ShardGraph], dtype: str = "int64") -> PlannedRun:
+    """The run of a plan, of a model of other sizes: `part` as a `Model` has it."""
+    sequences = plan.batch // plan.microbatches
+    stages = tuple(at_sizes(s.plan, part(s.layers, sequences)) for s in plan.stages)
+    layers = range(plan.stages[0].layers.start, plan.stages[-1].layers.stop)
+    whole = on_one_device(part(layers, sequences))
+    return PlannedRun(stages, whole, plan.line.schedule, plan.microbatches, dtype)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import pickle
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,9 +14,7 @@ from ..collectives import devices
 from ..errors import PlanError
 from ..handcrafted import SCHEDULES, generate
 from ..pipeline_schedule import PipelineSchedule
-from ..planner import DevicePlan
-from ..shard_graph import ShardGraph
-from ..shard_search import ShardPlan, at_sizes, on_one_device
+from ..shard_search import ShardPlan
 from ..zero import zero_stage
 
 FAULTS = ("", "swapped-chunk", "missing-all-reduce", "stale-gather")
@@ -145,12 +143,3 @@ class PlannedRun:
         found = pickle.loads(base64.b64decode(text))
         assert isinstance(found, PlannedRun)
         return found
-
-
-def planned_run(plan: DevicePlan, part: Callable[[range, int], ShardGraph], dtype: str = "int64") -> PlannedRun:
-    """The run of a plan, of a model of other sizes: `part` as a `Model` has it."""
-    sequences = plan.batch // plan.microbatches
-    stages = tuple(at_sizes(s.plan, part(s.layers, sequences)) for s in plan.stages)
-    layers = range(plan.stages[0].layers.start, plan.stages[-1].layers.stop)
-    whole = on_one_device(part(layers, sequences))
-    return PlannedRun(stages, whole, plan.line.schedule, plan.microbatches, dtype)
