@@ -39,9 +39,8 @@ from tilewright.placement import (
 )
 from tilewright.placement.model_graphs import GPT2
 from tilewright.placement.network import ASSUMED, measure
-from tilewright.placement.running.launcher import run, run_plans
+from tilewright.placement.running import RunSpec, drawn, run, run_plans
 from tilewright.placement.running.prediction import layer_times, predicted
-from tilewright.placement.running.run_spec import RunSpec, drawn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from drawn_plans import drawn_plan, faulty

@@ -21,7 +21,7 @@ MOST_OPERATIONS = 1e10
 
 def run(args: Namespace) -> int:
     """Run it in integers and in floats, and say what differs."""
-    from ...placement.running.launcher import check
+    from ...placement.running import check
 
     backend = args.backend or "mpi"
     check(backend)
@@ -50,7 +50,7 @@ def _said(wrong: tuple[str, ...], right: str) -> str:
 
 def _chain(args: Namespace, backend: str) -> dict[str, Any]:
     """A plan that is spelled out, on a chain of layers that stand for a model's."""
-    from ...placement.running.launcher import run as carried_out
+    from ...placement.running import run as carried_out
     from ...placement.running.prediction import layer_times, predicted
 
     spec = _spec(args)
@@ -71,7 +71,7 @@ def _chain(args: Namespace, backend: str) -> dict[str, Any]:
 def _model(args: Namespace, backend: str) -> dict[str, Any]:
     """The best plan of a model, with the model's operations: small ones in integers, and in floats the model's own or a small model's."""
     from ...placement.model_graphs import GPT2, shrunk, transformer
-    from ...placement.running.launcher import run_plans
+    from ...placement.running import run_plans
     from ...placement.running.prediction import planned_run, predicted_plan
     from .model_command import asked, searched
 
@@ -102,9 +102,8 @@ def _model(args: Namespace, backend: str) -> dict[str, Any]:
 def _function(args: Namespace, backend: str) -> dict[str, Any]:
     """The best plan of a function of tensors, by its own kernels of the local shapes."""
     from ...placement.handcrafted import generate
-    from ...placement.running.launcher import run_plans
+    from ...placement.running import PlannedRun, run_plans
     from ...placement.running.prediction import predicted_plan
-    from ...placement.running.run_spec import PlannedRun
     from ...placement.shard_search import on_one_device
     from .model_command import captured, searched
 
@@ -142,7 +141,7 @@ def _larger(spec: Any) -> dict[str, int]:
 
 def _spec(args: Namespace) -> Any:
     """The run that the arguments spell out."""
-    from ...placement.running.run_spec import RunSpec
+    from ...placement.running import RunSpec
     from .model_command import asked
 
     layers = 8

@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,7 @@ from ..handcrafted import generate
 from ..pipeline_schedule import StageOp
 from ..shard_graph import ShardOp
 from ..shard_search import ShardPlan
-from ..shardings import local_shape
-from .mesh_pieces import MeshRanks
+from ..shardings import Collective, Layout, local_shape
 from .op_meanings import by_kernel, evaluate
 from .rank import Whereabouts, as_rank
 from .ranks import Alone, Ranks
@@ -78,6 +78,71 @@ def _timed(run: PlannedRun, op: ShardOp, local: Mapping[str, int], arrays: Seque
     else:
         evaluate(op, arrays)
     return time.perf_counter() - began
+
+
+class MeshRanks:
+    """The ranks of one stage, `first` and those after it, as a mesh of this shape, and pieces of arrays on it: what a layout gives each rank, and
+    how one layout becomes another. Of two axes that split one dimension, the first is the outer one. All ranks of the world make one at once."""
+
+    def __init__(self, world: Ranks, shape: Sequence[int]) -> None:
+        self.shape, size = tuple(shape), prod(shape)
+        self.first = world.rank // size * size
+        self.at = tuple(int(k) for k in np.unravel_index(world.rank - self.first, self.shape))
+        self.axes = []
+        for m, n in enumerate(self.shape):
+            stride = prod(self.shape[m + 1 :])
+            self.axes.append(world.split(world.rank - self.at[m] * stride, world.rank) if n > 1 else None)
+
+    def free(self) -> None:
+        for axis in self.axes:
+            if axis is not None:
+                axis.free()
+
+    def piece(self, whole: Array, layout: Layout, since: Layout | None = None) -> Array:
+        """This rank's part of an array that `since` had not split."""
+        for m, d in enumerate(layout):
+            if d >= 0 and (since is None or since[m] != d):
+                n = whole.shape[d] // self.shape[m]
+                whole = whole[(slice(None),) * d + (slice(self.at[m] * n, (self.at[m] + 1) * n),)]
+        return np.asarray(whole, order="C")
+
+    def moved(self, local: Array, source: Layout, target: Layout) -> Array:
+        """The same array in another layout: dimensions that other axes split are gathered, and cut anew."""
+        if source == target:
+            return local
+        changed = {d for d in (*source, *target) if d >= 0 and _splitting(source, d) != _splitting(target, d)}
+        now = list(source)
+        for m in reversed(range(len(source))):
+            if source[m] in changed:
+                local, now[m] = self._gathered(local, m, source[m]), -1
+        return self.piece(local, target, tuple(now))
+
+    def _gathered(self, local: Array, m: int, dim: int) -> Array:
+        axis = self.axes[m]
+        if axis is None:
+            return local
+        pieces = axis.all_gather(np.asarray(local, order="C")).reshape(axis.size, *local.shape)
+        return np.concatenate(list(pieces), axis=dim)
+
+    def added(self, local: Array, plain: Layout, collectives: Sequence[Collective], target: Layout) -> Array:
+        """The sum of parts, over the axes of the collectives, in the target's layout."""
+        now = list(plain)
+        for c in collectives:
+            axis, dim = self.axes[c.axis], target[c.axis]
+            if axis is None:
+                continue
+            if dim >= 0 and _splitting(target, dim) == [c.axis]:
+                front = np.ascontiguousarray(np.moveaxis(local, dim, 0))
+                part = axis.reduce_scatter(front.ravel()).reshape(front.shape[0] // axis.size, *front.shape[1:])
+                local, now[c.axis] = np.moveaxis(part, 0, dim), dim
+            else:
+                local = axis.all_reduce(np.asarray(local, order="C"))
+        return self.moved(local, tuple(now), target)
+
+
+def _splitting(layout: Layout, dim: int) -> list[int]:
+    """Axes of the mesh that split a dimension."""
+    return [m for m, d in enumerate(layout) if d == dim]
 
 
 class StageRun:

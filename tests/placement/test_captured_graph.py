@@ -9,8 +9,7 @@ import pytest
 from tilewright.cli.functions.tracing import ask
 from tilewright.placement import MeshAxis, PlanError, ShardOp, generate, search_shardings
 from tilewright.placement.captured_graph import KernelAxes, captured_graph
-from tilewright.placement.running.launcher import check, run_plans
-from tilewright.placement.running.run_spec import PlannedRun
+from tilewright.placement.running import PlannedRun, check, run_plans
 from tilewright.placement.shard_search import on_one_device
 
 FILE = """

@@ -10,9 +10,8 @@ import pytest
 from drawn_plans import drawn_plan, faulty
 from thorough import amount
 from tilewright.placement import PlanError, ShardOp
-from tilewright.placement.running import launcher
+from tilewright.placement.running import FAULTS, RunSpec, drawn, launcher
 from tilewright.placement.running.op_meanings import evaluate
-from tilewright.placement.running.run_spec import FAULTS, RunSpec, drawn
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilewright.placement import MeshAxis, ShardOp, TransformerSize, generate, search_shardings, transformer
-from tilewright.placement.running.run_spec import PlannedRun
+from tilewright.placement.running import PlannedRun
 
 SIZE = TransformerSize(2, 16, 4, 8, 32)
 
