@@ -44,7 +44,7 @@ def made(page: str) -> str:
     states: dict[str, list[str]] = {}
     for name, schema in sorted(newest.items()):
         states.setdefault(state(schema), []).append(name)
-    contrib = sorted(name for domain, name in OPERATORS if domain)
+    contrib = sorted(name for domain, name in OPERATORS if domain == "com.microsoft")
     rows = [
         ("kernels", ""),
         ("its function body", ""),

@@ -25,6 +25,7 @@ from ...tensor.capture.jit import Jitted
 from .element_types import NUMPY, Array, as_tensor, code_of, storage, type_name, unstored
 from .evaluation import RANDOM, Values, by_numpy, evaluate
 from .graph import OperatorGraph, expanded, needed_values, parsed, types_of
+from .integer_products import use_integer_products
 from .model_file import opset, read
 from .operators.table import DataDependentError
 from .symbolic_values import is_symbolic
@@ -307,6 +308,7 @@ def _fold(graph: OperatorGraph, need: set[str], version: int) -> None:
         else:
             left.append(node)
     graph.nodes = left
+    use_integer_products(graph)
     read_by = {name for node in graph.walk() for name in node.inputs} | {*graph.outputs}
     inner = {name for node in graph.walk() for g in node.graphs.values() for name in g.outputs}
     graph.constants = {name: c for name, c in graph.constants.items() if name in read_by or name in inner}

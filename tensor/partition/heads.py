@@ -76,9 +76,28 @@ def epilogue(graph: Graph, head: TensorNode, taken: set[int]) -> TensorNode:
         end = n
         if id(n) in graph.outputs or any(id(m) in graph.outputs for m in span):
             break
-    while end is not head and end.op == "view" and end.arg.reshape and id(end) not in graph.outputs:
+    while end is not head and ((end.op == "view" and end.arg.reshape) or _widens(end)) and id(end) not in graph.outputs:
         end = end.src[0]  # what memory is read as is the readers' business
-    return end
+    return _as_bytes(graph, end, inside) or end
+
+
+def _as_bytes(graph: Graph, end: TensorNode, inside: set[int]) -> TensorNode | None:
+    """The conversion to bytes that an epilogue's end is made of alone, if there is one: a quarter of the memory, and readers make numbers
+    of them again by an operation or two."""
+    n = end
+    while id(n) in inside and id(n) not in graph.outputs:
+        if n.op == "cast" and n.dtype.kind in "iu" and n.dtype.size == 1 and n.src[0].dtype.size > 1:
+            return n
+        own = [s for s in n.src if id(s) in inside]
+        if len(own) != 1 or n.op not in ("cast", "elementwise", "view"):
+            return None
+        n = own[0]
+    return None
+
+
+def _widens(n: TensorNode) -> bool:
+    """Whether a node holds the integers of its source in more bytes."""
+    return n.op == "cast" and n.dtype.kind in "iu" and n.src[0].dtype.kind in "iu" and n.dtype.size > n.src[0].dtype.size
 
 
 def _pointwise(m: TensorNode) -> bool:

@@ -116,7 +116,12 @@ class Regions:
 
     def _narrows(self, n: TensorNode) -> bool:
         """Whether a conversion of what is computed makes it smaller: memory had better hold its result."""
-        return n.op == "cast" and n.dtype.size < n.src[0].dtype.size and n.src[0].op == "elementwise" and not self.is_stored(n.src[0])
+        if n.op != "cast" or n.dtype.size >= n.src[0].dtype.size:
+            return False
+        made = n.src[0]
+        while made.op == "cast" and not self.is_stored(made):
+            made = made.src[0]
+        return made.op == "elementwise" and not self.is_stored(made)
 
     def _reduction(self, n: TensorNode, uses: dict[int, KernelUse]) -> Rule | None:
         if len(uses) > 1:

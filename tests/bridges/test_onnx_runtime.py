@@ -295,3 +295,107 @@ def test_results_are_those_of_onnx_runtime(name: str) -> None:
             assert np.abs(ours.astype(int) - theirs.astype(int)).max() <= 1
             continue
         np.testing.assert_allclose(ours, theirs, 2e-3 if case.op == "MatMulNBits" else 2e-4, 2e-3 if case.op == "MatMulNBits" else 2e-4)
+
+
+def between_conversions(kind: str, zero: int, groups: int) -> Any:
+    """Q, DQ, a product with bytes of scales by channel, Q, DQ, …: with padding, strides, a residual, a pool, and a matrix at the end."""
+    r, nodes, weights = np.random.default_rng(abs(zero) + groups), list[Any](), dict[str, Any]()
+
+    def known(value: Any) -> str:
+        weights[f"k{len(weights)}"] = value
+        return f"k{len(weights) - 1}"
+
+    def made(op: str, *inputs: str, **how: Any) -> str:
+        nodes.append(helper.make_node(op, list(inputs), [f"v{len(nodes)}"], **how))
+        return f"v{len(nodes) - 1}"
+
+    def again(x: str) -> str:
+        by = known(np.float32(0.04)), known(np.array(zero, kind))
+        return made("DequantizeLinear", made("QuantizeLinear", x, *by), *by)
+
+    def weight(*shape: int, axis: int = 0) -> str:
+        scale, none = known((r.random(shape[axis]) * 0.01 + 0.005).astype("f")), known(np.zeros(shape[axis], np.int8))
+        return made("DequantizeLinear", known(r.integers(-99, 99, shape).astype(np.int8)), scale, none, axis=axis)
+
+    def bias(n: int) -> str:
+        return made(
+            "DequantizeLinear", known(r.integers(-999, 999, n).astype(np.int32)), known(np.float32(0.001)), known(np.array(0, np.int32))
+        )
+
+    x = again("x")
+    y = again(made("Relu", made("Conv", x, weight(8, 3 if zero else 6, 3, 3), bias(8), pads=[1, 0, 2, 1], strides=[2, 1])))
+    z = again(made("Conv", y, weight(8, 8 // groups, 1, 3), pads=[0, 1, 0, 1], group=groups))
+    y = again(made("Relu", made("Add", z, y)))
+    y = again(
+        made(
+            "Conv",
+            again(made("MaxPool", y, kernel_shape=[2, 2])),
+            weight(5, 8, 2, 2),
+            known(r.standard_normal(5).astype("f")),
+            dilations=[1, 2],
+        )
+    )
+    y = again(made("Flatten", made("GlobalAveragePool", y)))
+    y = again(made("Gemm", y, weight(7, 5), bias(7), transB=1, alpha=0.5))
+    y = made("MatMul", y, weight(7, 4, axis=1))
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", 1, [2, 3 if zero else 6, 9, 10])], [helper.make_tensor_value_info(y, 1, [2, 4])],
+        [numpy_helper.from_array(v, n) for n, v in weights.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "zero", "groups", "count"), [("uint8", 0, 1, 5), ("uint8", 131, 1, 5), ("int8", -128, 1, 5), ("int8", 9, 2, 4)]
+)
+def test_products_between_conversions_are_of_bytes(kind: str, zero: int, groups: int, count: int) -> None:
+    proto = between_conversions(kind, zero, groups)
+    model, x = load(proto), np.random.default_rng(3).standard_normal((2, 3 if zero else 6, 9, 10)).astype("f") * 2
+    assert sum(n.op[0] == "tilewright" for n in model._graph.nodes) == count
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL  # in floats, as the nodes say
+    session = runtime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"x": x})
+    error = np.abs(model(x) - wanted)
+    assert error.max() <= 0.1 and error.mean() <= 0.03 < 0.02 * np.abs(wanted).max()  # some numbers lie between two bytes
+
+
+@pytest.mark.parametrize("op", ["QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "dynamic"])
+@pytest.mark.parametrize(("kind", "zero"), [("uint8", 0), ("uint8", 140), ("int8", -7)])
+def test_operators_on_integers_are_products_of_bytes(op: str, kind: str, zero: int) -> None:
+    if op in ("ConvInteger", "dynamic") and kind == "int8":
+        pytest.skip("ONNX Runtime lacks it")
+    r = np.random.default_rng(zero + 200)
+    conv = "Conv" in op
+    x = r.integers(0 if kind == "uint8" else -128, 256 if kind == "uint8" else 128, (2, 6, 7, 8) if conv else (3, 5, 12)).astype(kind)
+    w = r.integers(-128, 128, (4, 6, 3, 2) if conv else (12, 9)).astype(np.int8)
+    weights: dict[str, Any] = {"w": w, "zx": np.array(zero, kind), "zw": np.array(0, np.int8)}
+    how = {"pads": [1, 0, 1, 1], "strides": [1, 2]} if conv else {}
+    if op.startswith("QLinear"):
+        weights |= {"sx": np.float32(0.02), "sw": (r.random(w.shape[0 if conv else 1]) * 0.01 + 0.01).astype("f"), "sy": np.float32(0.3)}
+        weights |= {
+            "zw": np.zeros(w.shape[0 if conv else 1], np.int8),
+            "zy": np.array(3, kind),
+            "b": r.integers(-9999, 9999, 4).astype(np.int32),
+        }
+        inputs = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", *(["b"] if conv else [])]
+        nodes = [helper.make_node(op, inputs, ["y"], **how)]
+    elif op == "dynamic":
+        x = normal(3, 5, 12) + zero / 100
+        nodes = [
+            helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+            helper.make_node("MatMulInteger", ["q", "w", "z"], ["y"]),
+        ]
+    else:
+        nodes = [helper.make_node(op, ["x", "w", "zx"], ["y"], **how)]
+    used = {n for node in nodes for n in node.input}
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", CODES[str(x.dtype)], x.shape)], [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(np.asarray(v), n) for n, v in weights.items() if n in used],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = load(proto)
+    assert any(n.op[0] == "tilewright" for n in model._graph.nodes)
+    (wanted,) = runtime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    found = model(x)
+    assert found.dtype == wanted.dtype and abs(found.astype(int) - wanted.astype(int)).max() <= (1 if op.startswith("QLinear") else 0)

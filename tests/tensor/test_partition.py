@@ -302,3 +302,20 @@ def test_sums_that_share_a_computed_array_are_one_kernel():
     a, b, w = array(128, 1), array(1, 64), array(128, 64)
     y = (a * b).exp()
     assert len(listed(y.sum(-1), (y * w).sum(-1)).calls) == 1
+
+
+def test_what_is_rounded_to_bytes_is_stored_as_bytes():
+    """Readers widen it for a product, or make numbers of it again."""
+    x, w, v = array(64, 32), *(Tensor(np.full((n, 48), 3, np.int8)) for n in (32, 48))
+
+    def rounded(y):
+        return (y * 4 + 3).round().clip(0, 255).astype("uint8")
+
+    def product(a, b):
+        return (a.astype("int32") @ b.astype("int32")).astype("float32") * 0.01
+
+    a = rounded(product(rounded(x), w).relu())
+    y = product(a, v) + (a.astype("int32") - 3).astype("float32") * 0.5
+    calls = listed(y).calls
+    assert [str(b.dtype) for c in calls for b in c.kernel.outputs] == ["uint8", "uint8", "float32"]
+    assert all(b.dtype.size == 1 for c in calls for b in c.kernel.inputs if b.shape[0] != 64 or c is not calls[0])

@@ -30,10 +30,15 @@ def _again(call: Call, y: Any, scale: Any, zero: Any, like: int) -> Any:
 
 
 @operator("QLinearAdd", "QLinearMul")
-def qlinear_binary(call: Call, a: Any, scale_a: Any, zero_a: Any, b: Any, scale_b: Any, zero_b: Any, scale: Any, zero: Any = None) -> Any:
-    """A sum or a product, element by element."""
+def qlinear_binary(
+    call: Call, a: Any, scale_a: Any, zero_a: Any, b: Any, scale_b: Any, zero_b: Any, scale: Any, zero: Any = None, channels_last: int = 0
+) -> Any:
+    """A sum or a product, element by element. `channels_last`: how the result lies in memory."""
     a, b = real(a, scale_a, zero_a), real(b, scale_b, zero_b)
-    return _again(call, a + b if call.kind == "QLinearAdd" else a * b, scale, zero, 0)
+    y = a + b if call.kind == "QLinearAdd" else a * b
+    if channels_last:
+        return _again(call, y.permute((0, *range(2, y.ndim), 1)), scale, zero, 0).permute((0, y.ndim - 1, *range(1, y.ndim - 1)))
+    return _again(call, y, scale, zero, 0)
 
 
 SAME_PLACE = {

@@ -8,9 +8,12 @@ import numpy as np
 from onnx import TensorProto
 
 from .... import xp
+from ....ir.errors import UsageError
+from ....tensor import nn
 from ..element_types import CODED_FLOATS, NARROW_INTEGERS, NUMPY
 from .elementwise import cast_to, decoded
 from .table import OPERATORS, Call, cut, element_type, elements, limits, operator, type_of
+from .windows import frame
 
 
 def _bounds(code: int) -> tuple[int, int]:
@@ -33,9 +36,12 @@ def _beside(s: Any, x: Any, axis: int, block: int) -> Any:
 @operator("QuantizeLinear")
 def quantize(
     call: Call, x: Any, scale: Any, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0, saturate: int = 1,
-    precision: int = 0,
+    precision: int = 0, channels_last: int = 0,
 ) -> Any:  # fmt: skip
-    """x / scale + zero point, rounded to even and kept within the type."""
+    """x / scale + zero point, rounded to even and kept within the type. `channels_last`: how the result lies in memory."""
+    if channels_last and elements(scale.shape) == 1 and not block_size:
+        made = quantize(call, x.permute((0, *range(2, x.ndim), 1)), scale, zero, axis, 0, output_dtype, saturate, precision)
+        return made.permute((0, x.ndim - 1, *range(1, x.ndim - 1)))
     to = call.code(2) if zero is not None else output_dtype or TensorProto.UINT8
     kind = element_type(precision) if precision else "float32"
     y = x.astype(kind) / _beside(scale, x, axis, block_size).astype(kind)
@@ -121,3 +127,50 @@ def qlinear_conv(
     if elements(scale_w.shape) > 1:
         scale_w = scale_w.reshape((-1, *(1,) * (w.ndim - 2)))
     return requantized(y * (scale_x * scale_w), scale, zero, call.code(7))
+
+
+# what takes the place of products of bytes with known weights, when a model is read ----------------------------------
+@operator("IntegerConv", domain="tilewright")
+def integer_conv(
+    call: Call, x: Any, w: Any, added: Any = None, scale: Any = None, bias: Any = None, zero: int = 0, channels: int = 0,
+    auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1, kernel_shape: Any = None, pads: Any = None, strides: Any = None,
+) -> Any:  # fmt: skip
+    """A convolution of bytes (batch, in, space …) with bytes (taps …, in, out): int32, plus `added` (out); with a scale (out), float32, plus
+    the bias. `zero`: what lies outside of x. Channels lie last in memory, where instructions find them side by side."""
+    rank = w.ndim - 2
+    if x.shape[1] != channels:
+        raise UsageError(f"the image has {x.shape[1]} channels, and the weights are for {channels}")
+    stride, dilation, padding, _ = frame(x, w.shape[:rank], strides, dilations, pads, auto_pad)
+    last, back = (0, *range(2, rank + 2), 1), (0, rank + 1, *range(1, rank + 1))
+    seen = x.permute(last)
+    more = w.shape[rank] - x.shape[1]  # channels whose weights are 0
+    if more or (zero and any(p != (0, 0) for p in padding)):
+        seen = seen.pad([(0, 0), *padding, (0, more)], zero)
+        padding = ((0, 0),) * rank
+    if w.shape[rank] == 4 and dilation[-1] == 1 and padding[-1] == (0, 0):  # few channels: all that a row of taps reads lies side by side
+        seen = seen.reshape((*seen.shape[:-2], seen.shape[-2] * 4, 1))
+        w = w.reshape((*w.shape[: rank - 1], w.shape[rank - 1] * 4, 1, w.shape[-1]))
+        stride = (*stride[:-1], stride[-1] * 4)
+    taps = w.astype("int32").permute((rank + 1, rank, *range(rank)))
+    y = nn.conv(seen.astype("int32").permute(back), taps, stride=stride, padding=padding, dilation=dilation).permute(last)
+    return _scaled(y, added, scale, bias).permute(back)
+
+
+@operator("IntegerMatMul", domain="tilewright")
+def integer_matmul(
+    call: Call, x: Any, w: Any, added: Any = None, scale: Any = None, bias: Any = None, zero: Any = None, sums: Any = None
+) -> Any:
+    """A product of bytes (…, k) with bytes (k, n): int32, plus `added` (n), less the zero point of x times `sums` (n); with a scale (n or
+    of all), float32, plus the bias."""
+    y = x.astype("int32") @ w.astype("int32")
+    if zero is not None:
+        y = y - zero.astype("int32").reshape(()) * sums
+    return _scaled(y, added, scale, bias)
+
+
+def _scaled(y: Any, added: Any, scale: Any, bias: Any) -> Any:
+    y = y if added is None else y + added
+    if scale is None:
+        return y
+    y = y.astype("float32") * scale
+    return y if bias is None else y + bias
