@@ -71,6 +71,7 @@ def captured_graph(facts: GraphFacts, kernels: Sequence[Kernel | None]) -> tuple
                 taken.append((array.name, mine))
                 whole |= lost
             *reads, out = taken
+            whole |= {*found.axes} - {*out[1]} - found.sums[place]  # those of another output only: no sum of parts makes this one
             assert kernel is not None
             behind[name] = OpKernel(kernel, place, tuple(reads))
             ops.append(ShardOp(name, dict(found.axes), tuple(dict.fromkeys(reads)), out, flops, frozenset(whole), rule="kernel"))
@@ -116,6 +117,8 @@ class KernelAxes:
     whole: frozenset[str]
     shapes: tuple[tuple[int, ...], ...]
     """Of the inputs, then the outputs."""
+    sums: tuple[frozenset[str], ...]
+    """Of each output the axes of the sum that it is."""
 
     @staticmethod
     def of(kernel: Kernel) -> KernelAxes:
@@ -141,7 +144,8 @@ class KernelAxes:
             for names in found:
                 if len(names) > 1:
                     whole |= names - {""}
-        whole |= _folded(kernel)
+        sums = _sums(kernel)
+        whole |= _folded(kernel, frozenset().union(*sums.values()))
         dims: dict[str, Dims] = {name: tuple(next(iter(n)) if len(n) == 1 else "" for n in each) for name, each in indexed.items()}
         for b in kernel.buffers:  # an axis that walks a part of a dimension only
             for d, axis in enumerate(dims[b.name]):
@@ -150,7 +154,8 @@ class KernelAxes:
             dims[b.name] = tuple("" if axis and axes[axis] != b.shape[d] else axis for d, axis in enumerate(dims[b.name]))
         inputs = tuple(dims[b.name] for b in kernel.inputs)
         shapes = tuple(tuple(int(n) for n in b.shape) for b in (*kernel.inputs, *kernel.outputs))
-        return KernelAxes(axes, inputs, tuple(dims[b.name] for b in kernel.outputs), frozenset(whole), shapes)
+        made = tuple(sums.get(b.name, frozenset()) for b in kernel.outputs)
+        return KernelAxes(axes, inputs, tuple(dims[b.name] for b in kernel.outputs), frozenset(whole), shapes, made)
 
 
 def _accesses(kernel: Kernel) -> Iterator[tuple[str, tuple[Node, ...]]]:
@@ -177,28 +182,31 @@ def _in_values(kernel: Kernel) -> Iterator[str]:
             yield from (n.arg.family for n in s.axes)
 
 
-def _folded(kernel: Kernel) -> set[str]:
-    """Axes that are reduced, but for those of one sum that is stored as it is."""
-    found: set[str] = set()
-    plain: set[str] = set()
-    stored = {s.expr.arg for s in kernel.stores if s.expr.op == "ref" and s.combine is None}
+def _sums(kernel: Kernel) -> dict[str, frozenset[str]]:
+    """By output, the axes of the one sum that all its stores write as it is, and with which nothing else is done."""
     whole = [s.expr for s in kernel.stores if s.expr.op == "ref"]
     used = {n.arg for e in kernel.expressions() if e not in whole for n in walk(e) if n.op == "ref"}
-    stored -= used  # something is done with the sum, too
-    for item in kernel.body:
-        if isinstance(item, Fold):
-            found.add(item.axis.arg.family)
-        for v in values_of(item):
-            families = {a.arg.family for a in v.reduce_axes}
-            if isinstance(v.expr, Scan):
-                found.add(v.expr.axis.arg.family)
-            elif isinstance(v.expr, Reduce):
-                only = v.expr.combine == "add" and v.name in stored and not families & plain
-                (plain if only else found).update(families)
-    outside = {a.arg.family for item in kernel.body for v in values_of(item) for a in v.axes} | {
-        a.arg.family for s in kernel.stores for a in s.axes
+    added = {
+        v.name: frozenset(a.arg.family for a in v.reduce_axes)
+        for item in kernel.body
+        for v in values_of(item)
+        if isinstance(v.expr, Reduce) and v.expr.combine == "add" and v.name not in used
     }
-    return found | (plain & (found | outside))
+    found: dict[str, frozenset[str]] = {}
+    for s in kernel.stores:
+        mine = added.get(s.expr.arg, frozenset()) if s.expr.op == "ref" and s.combine is None else frozenset[str]()
+        found[s.buffer.name] = mine & found.get(s.buffer.name, mine)
+    return found
+
+
+def _folded(kernel: Kernel, plain: frozenset[str]) -> set[str]:
+    """Axes that are reduced or scanned, but for a `plain` one that only one sum goes over."""
+    values = [v for item in kernel.body for v in values_of(item)]
+    often = Counter(family for v in values for family in {a.arg.family for a in v.reduce_axes})
+    found = {item.axis.arg.family for item in kernel.body if isinstance(item, Fold)}
+    found |= {v.expr.axis.arg.family for v in values if isinstance(v.expr, Scan)}
+    outside = found | {a.arg.family for axes in (*(v.axes for v in values), *(s.axes for s in kernel.stores)) for a in axes}
+    return found | {f for f, n in often.items() if n > 1 or f not in plain or f in outside}
 
 
 class CapturedPrices:

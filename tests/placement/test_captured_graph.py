@@ -30,6 +30,10 @@ def twice(x, w):
     h = x @ w
     return nn.gelu(h), h, (x * x).sum()
 
+def spread(x, b):
+    s = x.sum(1, keepdims=True)
+    return s * b, s + 1
+
 def shifted(x):
     return x[1:] - x[:-1]
 """
@@ -58,6 +62,9 @@ def test_axes_that_split_and_those_that_do_not(tmp_path: Path) -> None:
     graph, _ = captured_graph(twice.facts, twice.kernels)
     both = [op for op in graph.ops if {name for name, _ in op.reads} == {"x", "w"}]
     assert len(both) == 2 and all(op.whole == {"d2"} for op in both), "the sum is stored as it is, and something is done with it too"
+    spread = ask(f"{file}:spread", "x=8x4,b=6", None)
+    graph, _ = captured_graph(spread.facts, spread.kernels)
+    assert [op.whole for op in graph.ops] == [{"d2"}, {"d1", "d2"}], "d1 is the other output's: parts of it are no parts of a sum"
 
 
 @pytest.mark.slow
