@@ -132,7 +132,7 @@ class LlvmEmitter:
         declared: dict[str, str],
         indices: dict[Val, Instr],
         pairs: dict[Val, tuple[Instr, Instr]],
-        updated: Set[Val],
+        single: Set[Val],
         chosen: Set[Val],
     ) -> None:
         self.program, self.target, self.declared = program, target, declared
@@ -142,13 +142,14 @@ class LlvmEmitter:
         self.block = "entry"
         self._next = 0
         self._pointers = [*(f"%{symbol(p.name + '.p')}" for p in program.params), "%work", "%scratch"]
-        self.addresses: dict[tuple[str, str, str], str] = {}
+        self.addresses: dict[tuple[str, str, str], tuple[str, int]] = {}
+        """Pointers that were made, and the bytes that are in them already."""
         self.used: set[str] = set()
         self.indices = indices
         """The instructions behind vectors of indices."""
         self.pairs = pairs
         """Gathers whose elements lie side by side, both for each of them."""
-        self.updated = updated
+        self.single = single
         """Indices whose addresses must be in one register."""
         self.chosen = chosen
         """Vectors that must be made before they are stored."""

@@ -13,7 +13,7 @@ from ...program.program import Block, For, If, Instr, Phase, Program, Val
 from ...targets.target import Target
 from . import gathers, llvm_memory, llvm_ops
 from .llvm_emitter import LlvmEmitter, symbol, type_of
-from .llvm_memory import stored_choices, updated_addresses
+from .llvm_memory import broadcast_addresses, stored_choices, updated_addresses
 
 _LEVELS = (
     ("x86-64-v4", frozenset({"sse41", "avx2", "fma", "f16c", "avx512"})),
@@ -32,10 +32,11 @@ def render(program: Program, target: Target) -> str:
     declared: dict[str, str] = {}
     indices = gathers.indices(program)
     pairs = gathers.pairs(program, indices)
-    updated = updated_addresses(program) if target.guesses_by_registers else set[Val]()
+    single = updated_addresses(program) if target.guesses_by_registers else set[Val]()
+    single |= broadcast_addresses(program) if "avx512" in target.features else set()
     chosen = stored_choices(program) if target.stores_slowly_by_masks else set[Val]()
     for i, phase in enumerate(program.phases):
-        functions += PhaseWriter(program, target, declared, indices, pairs, updated, chosen).phase(program.signature.entry(i), phase)
+        functions += PhaseWriter(program, target, declared, indices, pairs, single, chosen).phase(program.signature.entry(i), phase)
     head = [f"; {program.name} for {target.name}"]
     return "\n".join([*head, *functions, *(declared[k] for k in sorted(declared)), _attributes(target), "!0 = !{i32 1}", "!1 = !{}", ""])
 

@@ -28,6 +28,7 @@ from tilewright.ir.kernel import Kernel
 from tilewright.ir.node import const, sym
 from tilewright.ir.operators import cast
 from tilewright.lower import lower
+from tilewright.named_kernels import make
 from tilewright.opts import apply, parse
 from tilewright.plan import best
 from tilewright.program.builder import Builder
@@ -340,6 +341,14 @@ def test_choices_are_right(dtype: DType, opts: str, monkeypatch: pytest.MonkeyPa
     x, at = rng.integers(-50, 50, (100, 64)).astype(dtype.np), rng.integers(0, 8, 100).astype(np.int32)
     expected = np.stack([x[at == k].max(axis=0) for k in range(8)])
     np.testing.assert_array_equal(best(largest(dtype), opts=opts, threads=1)(x, at), expected)
+
+
+@pytest.mark.parametrize(("name", "kept"), [("v4", 1), ("v3", 0), ("neon", 0)])
+def test_elements_that_are_broadcast_side_by_side_have_one_register_of_an_address(name: str, kept: int) -> None:
+    """All rows of a register tile are read from one pointer; few rows, and rows that two vectors share, are left to LLVM."""
+    target, product = targets.named(name), make("matmul", {"m": 64, "n": 64, "k": 64})
+    texts = [render(lower(apply(product, parse(tile), target)), target).text for tile in ("Um8 Un16", "Um2 Un16", "Um8 Un32")]
+    assert [t.count(BARRIER) for t in texts] == [kept, 0, 0]
 
 
 # LLVM is not trusted: every operation, on every type, under masks of every length, at every level of this processor,
