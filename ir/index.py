@@ -106,8 +106,10 @@ def linear(terms: dict[Node, int], constant: int) -> Node:
         return const(constant)
     if len(kept) == 1 and kept[0][1] == 1 and constant == 0:
         return kept[0][0]
-    kept.sort(key=lambda tc: order_key(tc[0]))
-    return make("sum", index, tuple(t for t, _ in kept), (tuple(c for _, c in kept), constant))
+    if len(kept) > 1:
+        kept.sort(key=lambda tc: order_key(tc[0]))
+    of, coefficients = zip(*kept)
+    return make("sum", index, of, (coefficients, constant))
 
 
 def add(a: Node, b: Node, scale: int = 1) -> Node:

@@ -300,15 +300,17 @@ def ref(name: str, indices: Iterable[Expr], dtype: DType) -> Node:
 def walk(*roots: Node) -> Iterator[Node]:
     """Every distinct node below `roots`, operands first. Axis extents are not entered."""
     seen: set[Node] = set()
-    stack: list[Node | tuple[Node]] = [*reversed(roots)]
+    stack: list[Node | None] = [*reversed(roots)]
     while stack:
         node = stack.pop()
-        if isinstance(node, tuple):
-            yield node[0]
+        if node is None:  # what lies under it has had its operands
+            node = stack.pop()
+            assert node is not None
+            yield node
         elif node not in seen:
             seen.add(node)
             if node.src:
-                stack.append((node,))
+                stack += (node, None)
                 stack += [s for s in reversed(node.src) if s not in seen]
             else:
                 yield node

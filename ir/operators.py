@@ -249,7 +249,7 @@ def depth(node: Node) -> int:
 
 def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
     """`node` with other operands, simplified again."""
-    if all(a is b for a, b in zip(src, node.src, strict=True)):
+    if src == node.src:
         return node
     op = node.op
     if node.dtype is index and op in ("sum", "prod", "div", "mod", "min", "max"):
