@@ -108,7 +108,7 @@ class Regions:
             return None
         if n.op == "reduce":
             return self._reduction(n, uses)
-        if n.op in ("elementwise", "gather") or self._narrows(n):
+        if n.op in ("elementwise", "gather") or self._narrows(n) or _pads_bytes(n, uses):
             iterations = [n.size if self._hoisted(u) else u.iterations for u in uses.values()]
             if (len(uses) > 1 or iterations[0] > n.size) and cost.cheaper_to_store(n, iterations, self._end):
                 return Rule.readers if len(uses) > 1 else Rule.operand
@@ -303,3 +303,8 @@ class Regions:
         elif n.op in ("host", "loop", "kernel"):
             for s in n.src:
                 self._use(s, region, {None}, s.size)
+
+
+def _pads_bytes(n: TensorNode, uses: dict[int, KernelUse]) -> bool:
+    """Whether contractions read bytes padded: comparing bounds takes as long as a product of four of them."""
+    return n.op == "view" and n.arg.mask is not None and n.dtype.size == 1 and all(u.region.head is not None for u in uses.values())

@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from ctypes import c_char
 from functools import cache
 from math import prod
@@ -373,7 +374,9 @@ class TensorBuffer:
         ACCOUNT.touch(self)
         MOVES.moved()
 
-    def __del__(self) -> None:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if ending():  # names of modules are gone
+            return
         at, nbytes = self._at, self.nbytes
         if nbytes >= POOLED_FROM:
             ACCOUNT.unname(self)

@@ -319,3 +319,10 @@ def test_what_is_rounded_to_bytes_is_stored_as_bytes():
     calls = listed(y).calls
     assert [str(b.dtype) for c in calls for b in c.kernel.outputs] == ["uint8", "uint8", "float32"]
     assert all(b.dtype.size == 1 for c in calls for b in c.kernel.inputs if b.shape[0] != 64 or c is not calls[0])
+
+
+def test_a_contraction_reads_bytes_that_were_padded_before():
+    x, w = Tensor(np.ones((1, 12, 12, 16), np.uint8)), Tensor(np.ones((3, 3, 16, 32), np.int8))
+    seen = x.pad([(0, 0), (1, 1), (1, 1), (0, 0)])
+    y = nn.conv(seen.astype("int32").permute((0, 3, 1, 2)), w.astype("int32").permute((3, 2, 0, 1)))
+    assert [b.shape for c in listed(y).calls for b in c.kernel.outputs] == [(1, 14, 14, 16), (1, 1, 32, 12, 12)]

@@ -144,7 +144,7 @@ def integer_conv(
     last, back = (0, *range(2, rank + 2), 1), (0, rank + 1, *range(1, rank + 1))
     seen = x.permute(last)
     more = w.shape[rank] - x.shape[1]  # channels whose weights are 0
-    if more or (zero and any(p != (0, 0) for p in padding)):
+    if more or any(p != (0, 0) for p in padding):
         seen = seen.pad([(0, 0), *padding, (0, more)], zero)
         padding = ((0, 0),) * rank
     if w.shape[rank] == 4 and dilation[-1] == 1 and padding[-1] == (0, 0):  # few channels: all that a row of taps reads lies side by side
