@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from math import prod
 from types import EllipsisType, NoneType
@@ -206,22 +206,60 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
     return method
 
 
-def _evenly(tensor: Any, shape: tuple[int, ...], rows: bool) -> bool:
-    """Whether a tensor in another shape is a view of the memory that it is a view of."""
+def _lineage(tensor: Any) -> tuple[list[ViewPlace], Any]:
+    """(the place of a tensor in what it is a view of, of that in what that is a view of, and so on; the tensor that is no view)."""
     places, root = [], tensor
     while root.links is not None and root.links.base is not None:
         places.append(root.links.place)
         root = root.links.base
+    return places, root
+
+
+def _laid(places: Sequence[ViewPlace], root: Any, memory: Any) -> Any:
+    """An array that lies in `memory` as a view does in its root. Its elements are not to be read."""
+    from numpy.lib.stride_tricks import as_strided
+
+    sizes = tuple(map(most, root.shape))
+    array = as_strided(memory, sizes, [prod(sizes[i + 1 :]) for i in range(len(sizes))])
+    for p in reversed(places):
+        array = _at_most(p).array(array)
+    return array
+
+
+def _evenly(tensor: Any, shape: tuple[int, ...], rows: bool) -> bool:
+    """Whether a tensor in another shape is a view of the memory that it is a view of."""
+    places, root = _lineage(tensor)
     if all(type(p) is Reshaped for p in places):
         return True
     from numpy import empty, int8
-    from numpy.lib.stride_tricks import as_strided
 
-    sizes = tuple(map(most, root.node.shape))
-    array = as_strided(empty(1, int8), sizes, [prod(sizes[i + 1 :]) for i in range(len(sizes))])  # (whose elements nobody reads)
-    for p in reversed(places):
-        array = _at_most(p).array(array)
+    array = _laid(places, root, empty(1, int8))
     return bool(array.flags.c_contiguous) or (not (rows or array.size == 0) and _splits(array, map(most, shape)))
+
+
+def overlap(a: Any, b: Any) -> bool:
+    """Whether two arrays have an element in common (also where nobody can tell within some microseconds)."""
+    from numpy import shares_memory
+    from numpy.exceptions import TooHardError
+
+    try:
+        return bool(shares_memory(a, b, max_work=1000))  # type: ignore[arg-type]  # (NumPy stubs know two of its values)
+    except TooHardError:
+        return True
+
+
+def met(tensor: Any, others: Iterable[Any]) -> Any | None:
+    """The first of other tensors that has an element in common with a tensor, as a view of it or of what it is a view of."""
+    from numpy import empty, int8
+
+    places, root = _lineage(tensor)
+    memory = empty(1, int8)
+    for other in others:
+        if other.links is None or (found := _lineage(other))[1] is not root:
+            continue
+        if overlap(_laid(places, root, memory), _laid(*found, memory)):
+            return other
+    return None
 
 
 def _splits(array: Any, shape: Iterable[int]) -> bool:
@@ -317,10 +355,7 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     done here, so that the error is ours."""
     import numpy as np
 
-    places, root = [], tensor
-    while root.links is not None and root.links.base is not None:
-        places.append(root.links.place)
-        root = root.links.base
+    places, root = _lineage(tensor)
     if not _ready(root):
         return False
     try:

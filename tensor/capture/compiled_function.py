@@ -21,6 +21,7 @@ from ..running.buffers import MOVES, TensorBuffer, mb
 from ..running.pools import rooms_of
 from ..tensor import Tensor
 from ..trees import unflatten
+from ..views import met
 from .bindings import Bindings
 from .call_arguments import Arguments, memory
 from .call_sequence import CallSequence, LinkedCall
@@ -159,23 +160,32 @@ class CompiledFunction:
         """A call that updates tensors, of which other threads may have updated some since the arguments were read."""
         line = user_line()
         updated = [s.state.tensor if s.state.tensor is not None else tensors[s.state.place] for s in self.plan.states]
-        for t, s in zip(updated, self.plan.states) if self._may_meet(updated, tensors) else ():
-            if sum(other is t for other in tensors) > (s.state.kind == "argument"):
-                raise UsageError(
-                    f"{self.name} updates a tensor {t.dtype}{list(t.shape)} that it is also given as another argument, "
-                    f"which would not see the update: pass a copy{at(line)}"
-                )
+        if len({*map(id, tensors)}) < len(tensors) or any(
+            t.links is not None or s.state.kind == "closure" for t, s in zip(updated, self.plan.states)
+        ):
+            self._check_apart(updated, tensors, line)
         with updating(updated):
             for t, s in zip(updated, self.plan.states):
                 if s.state.kind == "argument":
                     given[s.state.place] = memory(t)
             return self._updated(tensors, given, sizes, numbers, line)
 
-    def _may_meet(self, updated: Sequence[Tensor], tensors: Sequence[Tensor]) -> bool:
-        """Whether a tensor that is updated may be another argument, too."""
-        known = set(map(id, tensors))
-        outside = [t for t, s in zip(updated, self.plan.states) if s.state.kind == "closure"]
-        return len(known) < len(tensors) or any(id(t) in known for t in outside)
+    def _check_apart(self, updated: Sequence[Tensor], tensors: Sequence[Tensor], line: Line) -> None:
+        """Raise UsageError where a tensor that is updated has elements that another argument, or another updated tensor, has as well."""
+        for n, (t, s) in enumerate(zip(updated, self.plan.states)):
+            own = s.state.place if s.state.kind == "argument" else -1
+            others = [x for i, x in enumerate(tensors) if i != own]
+            if any(x is t for x in others):
+                self._refuse_shared(t, "that it is also given as another argument", line)
+            if t.links is not None:
+                if met(t, others) is not None:
+                    self._refuse_shared(t, "that has elements of another argument", line)
+                if met(t, updated[:n]) is not None:
+                    self._refuse_shared(t, "that has elements of another one that it updates", line)
+
+    def _refuse_shared(self, t: Tensor, how: str, line: Line) -> None:
+        what = f"{self.name} updates a tensor {t.dtype}{list(t.shape)} {how}"
+        raise UsageError(f"{what}, which would not see the update: pass a copy{at(line)}")
 
     def _updated(
         self, tensors: Sequence[Tensor], given: list[TensorBuffer], sizes: tuple[int, ...], numbers: Sequence[Any], line: Line

@@ -14,14 +14,17 @@ from functools import update_wrapper
 from inspect import Parameter, Signature
 from typing import Any
 
+from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
 from ...log import logger
 from ..graph.promotion import numpy_types
+from ..graph.source_lines import at, user_line
 from ..graph.symbolic_sizes import Var
 from ..leaves import array_class
 from ..running.current_capture import thread as _current
 from ..tensor import Tensor
 from ..trees import Structure, flatten, tree_map, unflatten
+from ..views import overlap
 from .compiled_function import CompiledFunction
 from .jit import Jitted
 from .jit_options import JitOptions
@@ -180,14 +183,18 @@ class NumpyJitted:
 
     def _writing(self, made: Jitted, leaves: Sequence[Any], out: Any) -> Any:
         """A call that may write to its arguments."""
-        import numpy as np
-
-        arrays = [x for x in leaves if type(x) is self._array]
         given = [Tensor(x) if type(x) is self._array else x for x in leaves]
+        pairs = [(x, t, t.node) for x, t in zip(leaves, given, strict=True) if x is not t]
         found = made(*given) if out is None else made(*given, out=out)
-        for a, t in zip(arrays, (t for t, x in zip(given, leaves, strict=True) if type(x) is self._array), strict=True):
-            if any(s.kind == "argument" for p in made.programs for s in p.graph.states) and not np.may_share_memory(a, t.numpy()):
-                np.copyto(a, t.numpy())
+        for n, (a, t, before) in enumerate(pairs):
+            if t.node is before:
+                continue
+            if any(overlap(a, b) for i, (b, _, _) in enumerate(pairs) if i != n):
+                what = f"{self.name} updates an array {a.dtype}{list(a.shape)} that has elements of another argument"
+                raise UsageError(f"{what}, which would not see the update: pass a copy{at(user_line())}")
+        for a, t, before in pairs:
+            if t.node is not before:
+                a[...] = t.numpy()
         return out if out is not None else _result(found)
 
     def report(self, measure: bool = False) -> str:

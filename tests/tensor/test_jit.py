@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -526,3 +528,54 @@ def test_an_exception_in_a_capture_leaves_everything_as_it_was() -> None:
     with pytest.raises(RuntimeError, match="own"):
         f(t, True)
     assert t.tolist() == [0, 1, 2] and f(t, False).tolist() == [1, 2, 3] and t.tolist() == [1, 2, 3]
+
+
+def adds(a: Any, b: Any) -> Any:
+    a += b
+    return a * 1
+
+
+def writes_both(a: Any, b: Any) -> Any:
+    a[1] = b[0] + 3
+    b += 1
+    return b + a
+
+
+def test_an_update_that_another_argument_would_see_is_refused() -> None:
+    """Parts of one array, of which at least one is written to: NumPy's results and arrays, or an error that changes nothing."""
+    parts: list[Callable[[Any], Any]] = [
+        lambda x: x[1:4, 1:4], lambda x: x[:3, 1:4], lambda x: x[:3, :3], lambda x: x[:3, :3].T, lambda x: x[3:, 3:], lambda x: x[::2, ::2],
+    ]  # fmt: skip
+    start = np.arange(36.0).reshape(6, 6)
+    refused = 0
+    for function in (adds, writes_both):
+        lazy, numpy = tw.jit(function), tw.jit(function, numpy=True)
+        for first, second in itertools.product(parts, parts):
+            want = start.copy()
+            apart = not np.shares_memory(first(want), second(want))
+            result = function(first(want), second(want)) if apart else None
+            array, tensor = start.copy(), Tensor(start.copy())
+            for whole, call in ((array, numpy), (tensor, lazy)):
+                if apart:
+                    assert np.array_equal(np.asarray(call(first(whole), second(whole))), result)
+                else:
+                    refused += 1
+                    with pytest.raises(tw.UsageError, match="another argument, which would not see the update"):
+                        call(first(whole), second(whole))
+                assert np.array_equal(np.asarray(whole), want)
+    assert 50 < refused < 144
+
+
+def test_two_parts_from_outside_that_meet_are_not_both_updated() -> None:
+    whole = Tensor(np.zeros(4))
+    part = whole[1:3]
+
+    @tw.jit
+    def step() -> None:
+        nonlocal whole, part
+        whole += 1
+        part *= 2
+
+    with pytest.raises(tw.UsageError, match="elements of another one that it updates"):
+        step()
+    assert whole.tolist() == [0.0] * 4
