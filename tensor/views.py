@@ -255,6 +255,8 @@ def met(tensor: Any, others: Iterable[Any]) -> Any | None:
     places, root = _lineage(tensor)
     memory = empty(1, int8)
     for other in others:
+        if other is tensor:
+            return other
         if other.links is None or (found := _lineage(other))[1] is not root:
             continue
         if overlap(_laid(places, root, memory), _laid(*found, memory)):
@@ -309,17 +311,20 @@ def write(tensor: Any, node: TensorNode) -> None:
 
 
 def spread(tensor: Any) -> None:
-    """Tell a tensor's values to what it is a part of, or to its parts."""
-    links = tensor.links
+    """Tell a tensor's values to what it is a part of, or to its parts. In a captured function, tensors from outside only show them."""
+    links, capture = tensor.links, current()
     if links.base is not None:
         base = links.base
-        if links.capture is not current():
+        if links.capture is capture:
+            assign(base, links.place.put(base.node, tensor.node))
+        elif capture is not None:
+            capture.show(base, links.place.put(base.node, tensor.node))
+        else:
             return
-        assign(base, links.place.put(base.node, tensor.node))
         spread(base)
         return
     _refresh(tensor)
-    links.writes += current() is None
+    links.writes += capture is None
     if links.writes >= MOST_WRITES:
         links.writes = 0
         tensor.realise()
@@ -328,8 +333,9 @@ def spread(tensor: Any) -> None:
 
 def _refresh(tensor: Any) -> None:
     """Give all views of a tensor its values."""
+    capture = current()
     for part in tensor.links.alive():
-        if part.links.capture is current():
+        if part.links.capture is capture:
             known = tensor.known
             if part.known is None and part.node.data is not None and part.node.data.cell is not None:
                 part.node = followed(part.node.data, part.links.place.of(tensor.node))
@@ -337,8 +343,12 @@ def _refresh(tensor: Any) -> None:
                 part.node, part.known = part.links.place.of(tensor.node), None
             else:
                 part.show(part.links.place.array(known))
-            if part.links.parts:
-                _refresh(part)
+        elif capture is not None:
+            capture.show(part, part.links.place.of(tensor.node))
+        else:
+            continue
+        if part.links.parts:
+            _refresh(part)
 
 
 def _views(tensor: Any) -> Iterable[Any]:
@@ -347,6 +357,12 @@ def _views(tensor: Any) -> Iterable[Any]:
         for part in tensor.links.alive():
             yield part
             yield from _views(part)
+
+
+def relatives(tensor: Any) -> list[Any]:
+    """A tensor, what it is a view of, and all views of that."""
+    root = _lineage(tensor)[1]
+    return [root, *_views(root)]
 
 
 # writes at once ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from ..running.buffers import MOVES, TensorBuffer, mb
 from ..running.pools import rooms_of
 from ..tensor import Tensor
 from ..trees import unflatten
-from ..views import met
+from ..views import met, relatives
 from .bindings import Bindings
 from .call_arguments import Arguments, memory
 from .call_sequence import CallSequence, LinkedCall
@@ -160,9 +161,7 @@ class CompiledFunction:
         """A call that updates tensors, of which other threads may have updated some since the arguments were read."""
         line = user_line()
         updated = [s.state.tensor if s.state.tensor is not None else tensors[s.state.place] for s in self.plan.states]
-        if len({*map(id, tensors)}) < len(tensors) or any(
-            t.links is not None or s.state.kind == "closure" for t, s in zip(updated, self.plan.states)
-        ):
+        if self._may_meet(updated, tensors, given):
             self._check_apart(updated, tensors, line)
         with updating(updated):
             for t, s in zip(updated, self.plan.states):
@@ -170,18 +169,35 @@ class CompiledFunction:
                     given[s.state.place] = memory(t)
             return self._updated(tensors, given, sizes, numbers, line)
 
+    def _may_meet(self, updated: Sequence[Tensor], tensors: Sequence[Tensor], given: Sequence[TensorBuffer]) -> bool:
+        """Whether a tensor that is updated may have elements of another argument, or of one that is read from outside."""
+        known = set(map(id, tensors))
+        return len(known) < len(tensors) or any(
+            t.links is not None or (id(t) in known if s.state.kind == "closure" else given[s.state.place].cell is not None)
+            for t, s in zip(updated, self.plan.states)
+        )
+
     def _check_apart(self, updated: Sequence[Tensor], tensors: Sequence[Tensor], line: Line) -> None:
-        """Raise UsageError where a tensor that is updated has elements that another argument, or another updated tensor, has as well."""
+        """Raise UsageError where a tensor that is updated has elements that another argument, another updated tensor or one that is read from
+        outside has as well."""
+        known = Counter(map(id, tensors))
+        viewed = [x for x in tensors if x.links is not None]
         for n, (t, s) in enumerate(zip(updated, self.plan.states)):
-            own = s.state.place if s.state.kind == "argument" else -1
-            others = [x for i, x in enumerate(tensors) if i != own]
-            if any(x is t for x in others):
+            argument = s.state.kind == "argument"
+            if known[id(t)] > argument:
                 self._refuse_shared(t, "that it is also given as another argument", line)
             if t.links is not None:
-                if met(t, others) is not None:
+                if met(t, [x for x in viewed if x is not t]) is not None:
                     self._refuse_shared(t, "that has elements of another argument", line)
                 if met(t, updated[:n]) is not None:
                     self._refuse_shared(t, "that has elements of another one that it updates", line)
+            if argument and met(t, [x for x in relatives(t) if self._reads(x)]) is not None:
+                self._refuse_shared(t, "that it also reads from outside", line)
+
+    def _reads(self, t: Tensor) -> bool:
+        """Whether a tensor's memory is read as one from outside."""
+        data = None if t.known is not None else t.node.data
+        return data is not None and data.cell is not None and any(c is data.cell for c in self.sequence.cells)
 
     def _refuse_shared(self, t: Tensor, how: str, line: Line) -> None:
         what = f"{self.name} updates a tensor {t.dtype}{list(t.shape)} {how}"

@@ -22,23 +22,30 @@ SizeCheck = Callable[[Mapping[Node, int]], None]
 
 class Capture:
     """One function being captured. `table`: the nodes made in it. `assigned`: by the id of a tensor, the tensor and the
-    node that it had before. `checks`: what must hold of the values of symbolic sizes at each call: each raises UsageError."""
+    node that it had before; `shown`: the same of those that are only seen with the values of a write to what they are a part of, or that is a
+    part of them. `checks`: what must hold of the values of symbolic sizes at each call: each raises UsageError."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.table: dict[tuple[Any, ...], TensorNode] = {}
         self.assigned: dict[int, tuple[Any, TensorNode]] = {}
+        self.shown: dict[int, tuple[Any, TensorNode]] = {}
         self.inside: set[int] = set()
         self.checks: list[SizeCheck] = []
 
     def assign(self, tensor: Any, node: TensorNode) -> None:
         """`tensor` has the values of `node` from here on."""
-        self.assigned.setdefault(id(tensor), (tensor, tensor.node))
+        self.assigned.setdefault(id(tensor), self.shown.get(id(tensor)) or (tensor, tensor.node))
+        tensor.node = node
+
+    def show(self, tensor: Any, node: TensorNode) -> None:
+        """A tensor from outside has the values of `node` from here on, and gets them after a call by what was assigned to."""
+        self.shown.setdefault(id(tensor), self.assigned.get(id(tensor)) or (tensor, tensor.node))
         tensor.node = node
 
     def restore(self) -> None:
         """Give every tensor the node that it had before."""
-        for tensor, node in self.assigned.values():
+        for tensor, node in (*self.assigned.values(), *self.shown.values()):
             tensor.node = node
 
     def made(self) -> set[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -566,6 +567,35 @@ def test_an_update_that_another_argument_would_see_is_refused() -> None:
     assert 50 < refused < 144
 
 
+@pytest.mark.parametrize("view", ["c[1:]", "c.T", "c[1][1:]"])
+def test_views_from_outside_see_a_write_at_once(view: str) -> None:
+    """A function that writes to a tensor from outside, or to a view of it, and reads the other one."""
+
+    def base(c: Any, v: Any) -> Any:
+        before = v * 1.0
+        c += 1
+        return before.sum() + v.sum() * 9
+
+    def part(c: Any, v: Any) -> Any:
+        v *= 2
+        return c[::-1] - 1
+
+    def row(c: Any, v: Any) -> Any:
+        inner = c[1:3]
+        inner += v.sum()
+        return v + 1
+
+    array, tensor = np.arange(16.0).reshape(4, 4), Tensor(np.arange(16.0).reshape(4, 4))
+    a, t = (eval(view, {"c": c}) for c in (array, tensor))
+    for function in (base, part, row):
+        captured = tw.jit(partial(function, tensor, t))
+        for _ in range(2):
+            assert np.array_equal(captured().numpy(), function(array, a))
+            assert np.array_equal(tensor.numpy(), array) and np.array_equal(t.numpy(), a)
+            array -= 3
+            tensor -= 3
+
+
 def test_two_parts_from_outside_that_meet_are_not_both_updated() -> None:
     whole = Tensor(np.zeros(4))
     part = whole[1:3]
@@ -579,3 +609,19 @@ def test_two_parts_from_outside_that_meet_are_not_both_updated() -> None:
     with pytest.raises(tw.UsageError, match="elements of another one that it updates"):
         step()
     assert whole.tolist() == [0.0] * 4
+
+
+def test_an_argument_that_is_updated_is_not_read_from_outside() -> None:
+    whole = Tensor(np.zeros(6))
+    part = whole[1:3]
+
+    def step(a: Tensor) -> Tensor:
+        a += 1
+        return part + 0
+
+    f = tw.jit(step)
+    for given in (whole, whole[2:], part):
+        with pytest.raises(tw.UsageError, match="that it also reads from outside"):
+            f(given)
+    assert not whole.numpy().any()
+    assert f(whole[3:]).tolist() == [0.0, 0.0] and whole.tolist() == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
