@@ -41,7 +41,9 @@ def covering(cases: Sequence[Values], pairs: bool = False) -> list[int]:
     used: Counter[Hashable] = Counter()
     kept: list[int] = []
     while missing:
-        at = max(range(len(cases)), key=lambda i: (len(wanted[i] & missing), -sum(used[x] for x in cases[i]), -i))
+        new = [len(w & missing) for w in wanted]
+        most = max(new)
+        at = min((i for i, n in enumerate(new) if n == most), key=lambda i: (sum(used[x] for x in cases[i]), i))
         missing -= wanted[at]
         used.update(cases[at])
         kept.append(at)
