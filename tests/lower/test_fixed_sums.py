@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import check_twin
+from thorough import amount
 from tilewright import KernelBuilder, named_kernels
 from tilewright.interp import run
 from tilewright.ir.errors import OptError, UsageError
@@ -54,14 +55,14 @@ def outputs(kernel: Kernel, opts: Any, level: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_random_schedules_have_the_same_bits(name: str) -> None:
+def test_random_schedules_have_the_same_bits(name: str, request: pytest.FixtureRequest) -> None:
     kernel = normalise(fixed(KERNELS[name]()))
     want = outputs(kernel, (), "v4")
     rng, count = Random(3), 0
     for level in ("v4", "v3", "neon"):
         space = Space(OptEngine(kernel, named(level), 2), frozenset({"FIXED"}))
         known = [s for o in ((), *space.starts()[:3]) if (s := space.state(o)) is not None]
-        known += [s for _ in range(6) if (s := mutate(space, rng.choice(known), rng)) is not None]
+        known += [s for _ in range(amount(request, 3, 6)) if (s := mutate(space, rng.choice(known), rng)) is not None]
         for s in known:
             assert outputs(kernel, s.opts, level) == want, f"{level}: {short(s.opts)}"
             count += 1
