@@ -60,7 +60,7 @@ class PlannedPasses:
                 continue
             for (name, _), layout in zip(op.reads, way.reads):
                 source = plan.ops[made[name].name].writes if name in made else plan.arrays[name]
-                self._send(laid_out_anew(plan.graph.arrays[name], source, layout, plan.mesh))
+                self._send(laid_out_anew(plan.graph.arrays[name].nbytes, source, layout, plan.mesh, name))
             self._ops[op.name] = op
             share = math.prod(way.local.values()) / max(math.prod(op.axes.values()), 1)
             compute = op.flops * share > balance * moved(op, way.local)

@@ -166,7 +166,7 @@ def _layer_costs(model: Model, mesh: Mesh, sequences: int, price: Price, m: int)
 
     def solved(layers: range) -> ShardPlan:
         if layers not in known:
-            known[layers] = search_shardings(model.part(layers, sequences), mesh, price, microbatches=m)
+            known[layers] = search_shardings(model.part(layers, sequences), mesh, price, microbatches=m, equal_layers=True)
         return known[layers]
 
     def cost(count: int, last: bool) -> tuple[float, float]:
@@ -248,7 +248,7 @@ def _orders(stages: int, microbatches: int) -> Iterator[PipelineSchedule]:
 
 def _stage(model: Model, layers: range, mesh: Mesh, sequences: int, m: int, in_flight: int, price: Price, memory: float) -> PlannedStage:
     graph = model.part(layers, sequences)
-    found = search_shardings(graph, mesh, price, memory, microbatches=m, in_flight=in_flight)
+    found = search_shardings(graph, mesh, price, memory, microbatches=m, in_flight=in_flight, equal_layers=True)
     outs = {op.name: graph.arrays[op.writes[0]] for op in graph.ops}
     kept = sum(found.ops[name].made for name, array in outs.items() if array.kept and array.role == "made")
     forward, inputs, weights = (sum(found.phases[name]) for name in ("forward", "input", "weight"))

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +57,8 @@ class _ProgramNode:
     memory: list[float]
     at: int = 0
     op: ShardOp | None = None
+    count: int = 1
+    """How many there are that are split as this one."""
 
     def layout(self, k: int) -> Layout:
         option = self.options[k]
@@ -81,44 +85,41 @@ def search_shardings(
     as_alpa: bool = False,
     microbatches: int = 1,
     in_flight: int = 1,
+    equal_layers: bool = False,
 ) -> ShardPlan:
     """The cheapest plan of a graph on a mesh. `price`: seconds of an operation at its local extents; None counts
     communication only, and never lets devices do the same work. `memory`: bytes of a device. `fixed`: layouts of arrays
     that are decided. `as_alpa`: of the ways to split an operation only those that Alpa takes by default.
     `microbatches`: how often a step does all but add up gradients and update parameters; `in_flight`: of how many the
-    activations are kept at once. Raises PlanError where nothing fits, with the least memory that would."""
+    activations are kept at once. `equal_layers`: layers between the first and the last that are equal are split equally, all of
+    them, or under a limit of memory runs of 1, 2, 3, ... of them, of which any number can be made. Raises PlanError where nothing fits, with the least memory that would."""
     try:
         import numpy as np
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
     except ImportError:
         raise PlanError(NEEDS_SCIPY) from None
-    choices, edges = _choices(graph, mesh, price, fixed, as_alpa, (microbatches, in_flight)), _edges(graph)
-    program = _program(graph, mesh, choices, edges, microbatches)
+    same = _same(graph, not math.isinf(memory)) if equal_layers else {}
+    choices = _choices(graph, mesh, price, fixed, as_alpa, (microbatches, in_flight), same)
+    least = sum(c.count * min(c.memory) for c in choices.values())  # any choices go together: an edge only costs time
+    if least > memory * (1 + 1e-9):
+        raise PlanError(f"no plan fits into {memory:.4g} bytes a device: {least:.4g} bytes is the least, on {_named(mesh)}")
+    program = _program(graph, mesh, choices, _edges(graph, same), microbatches)
     n = len(program.costs)
     data = [(r, c, x) for r, (row, _) in enumerate(program.rows) for c, x in row.items()]
     matrix = csr_array(([x for _, _, x in data], ([r for r, _, _ in data], [c for _, c, _ in data])), shape=(len(program.rows), n))
     right = np.array([b for _, b in program.rows])
     whole = np.array([1] * program.whole + [0] * (n - program.whole))
-    weights = np.array(program.memory)
     limits = [LinearConstraint(matrix, right, right)]
-    scale = max(max(program.costs), 1e-30)
-
-    def solved(costs: Any, extra: list[Any]) -> Any:
-        options = {"time_limit": time_limit, "mip_rel_gap": 1e-6 if math.isinf(memory) else LIMITED_GAP}
-        return milp(costs, constraints=[*limits, *extra], integrality=whole, bounds=Bounds(0, 1), options=options)
-
-    extra = [] if math.isinf(memory) else [LinearConstraint(weights / memory, -np.inf, 1.0 + 1e-9)]
-    found = solved(np.array(program.costs) / scale, extra)
+    if not math.isinf(memory):
+        limits.append(LinearConstraint(np.array(program.memory) / memory, -np.inf, 1.0 + 1e-9))
+    options = {"time_limit": time_limit, "mip_rel_gap": 1e-6 if math.isinf(memory) else LIMITED_GAP}
+    costs = np.array(program.costs) / max(max(program.costs), 1e-30)
+    found = milp(costs, constraints=limits, integrality=whole, bounds=Bounds(0, 1), options=options)
     if found.x is None:
-        least = solved(weights / max(weights.max(), 1e-30), [])
-        if found.status == 2 and least.x is not None:
-            raise PlanError(
-                f"no plan fits into {memory:.4g} bytes a device: {float(weights @ least.x):.4g} bytes is the least, on {_named(mesh)}"
-            )
         raise PlanError(f"no plan was found in {time_limit:g} s: {found.message}")
     chosen = {c.name: int(np.argmax(found.x[c.at : c.at + len(c.options)])) for c in choices.values()}
-    return _plan(graph, mesh, choices, chosen, price, found.status == 0)
+    return _plan(graph, mesh, choices, chosen, price, found.status == 0, same)
 
 
 def _named(mesh: Mesh) -> str:
@@ -132,9 +133,13 @@ def _choices(
     fixed: Callable[[ShardArray], Layout | None] | None,
     as_alpa: bool,
     times: tuple[int, int],
+    same: Mapping[str, str],
 ) -> dict[str, _ProgramNode]:
-    found = {}
+    found: dict[str, _ProgramNode] = {}
+    counts = Counter(same.get(name, name) for name in (*graph.arrays, *(f"op {op.name}" for op in graph.ops)))
     for array in graph.arrays.values():
+        if array.name in same:
+            continue
         if array.role in ("input", "boundary", "parameter"):
             decided = fixed(array) if fixed is not None else None
             options = layouts(array.shape, mesh) if decided is None else [decided]
@@ -143,6 +148,8 @@ def _choices(
                 array.name, options, [0.0] * len(options), held if array.role == "parameter" else [0.0] * len(options)
             )
     for op in graph.ops:
+        if f"op {op.name}" in same:
+            continue
         out = graph.arrays[op.writes[0]]
         ways: list[Sharding] = list(shardings(op, out, mesh, as_alpa))
         if price is None and op.flops and not op.whole:  # products: what is left is small beside them
@@ -154,35 +161,72 @@ def _choices(
         kept = (1 if out.role == "gradient" else times[1]) if out.kept else 0
         held = [kept * w.made + local_bytes(op.state, w.writes, mesh) for w in ways]
         found[f"op {op.name}"] = _ProgramNode(f"op {op.name}", ways, costs, held, op=op)
+    for name, node in found.items():
+        node.count = counts[name]
     return found
 
 
-def _edges(graph: ShardGraph) -> list[tuple[str, str, int, str]]:
-    """(who makes an array, who reads it, which of its reads, the array); an update's result goes back to its parameter (-1)."""
-    made, found = graph.made_by(), []
+def _edges(graph: ShardGraph, same: Mapping[str, str]) -> dict[tuple[str, str, int, float], int]:
+    """(who makes an array, who reads it, which of its reads, its bytes), and how many there are; an update's result goes back to its parameter
+    (-1)."""
+    made, found = graph.made_by(), Counter[tuple[str, str, int, float]]()
+
+    def add(source: str, target: str, k: int, name: str) -> None:
+        found[same.get(source, source), same.get(target, target), k, graph.arrays[name].nbytes] += 1
+
     for op in graph.ops:
         for k, (name, _) in enumerate(op.reads):
             maker = made.get(name)
-            found.append((name if maker is None else f"op {maker.name}", f"op {op.name}", k, name))
-    found += [(f"op {op.name}", op.writes[0], -1, op.writes[0]) for op in graph.updates()]
+            add(name if maker is None else f"op {maker.name}", f"op {op.name}", k, name)
+    for op in graph.updates():
+        add(f"op {op.name}", op.writes[0], -1, op.writes[0])
+    return found
+
+
+def _same(graph: ShardGraph, limited: bool) -> dict[str, str]:
+    """By operation and stored array of a layer, that of the layer that stands for it: the first of a run of equal ones, where the first and the
+    last layer stand alone."""
+    layers: dict[int, list[ShardOp]] = {}
+    for op in graph.ops:
+        layers.setdefault(op.layer, []).append(op)
+
+    def looks(ops: Sequence[ShardOp]) -> list[Any]:
+        return [(op.axes, [d for _, d in op.reads], op.writes[1], op.flops, op.whole, op.state, op.backward, op.rule) for op in ops]
+
+    found: dict[str, str] = {}
+    between = sorted(layers)[1:-1]
+    while between:
+        first = looks(layers[between[0]])
+        run = between[: next((n for n, k in enumerate(between) if looks(layers[k]) != first), None)]
+        between = between[len(run) :]
+        sizes = itertools.count(1) if limited else [len(run)]
+        while run:
+            part, run = run[: (n := next(iter(sizes)))], run[n:]
+            for k in part[1:]:
+                for a, b in zip(layers[part[0]], layers[k], strict=True):
+                    found[f"op {b.name}"] = f"op {a.name}"
+                    found |= {
+                        y: found.get(x, x) for (x, _), (y, _) in zip(a.reads, b.reads) if x != y and graph.arrays[y].role == "parameter"
+                    }
     return found
 
 
 def _program(
-    graph: ShardGraph, mesh: Mesh, choices: Mapping[str, _ProgramNode], edges: Sequence[tuple[str, str, int, str]], microbatches: int
+    graph: ShardGraph, mesh: Mesh, choices: Mapping[str, _ProgramNode], edges: Mapping[tuple[str, str, int, float], int], microbatches: int
 ) -> _LinearProgram:
     """One option of each choice; and for each edge how much of each pair of options, of which the sums are what was chosen at its ends."""
     p = _LinearProgram()
     for c in choices.values():
         c.at = len(p.costs)
-        p.costs += c.cost
-        p.memory += c.memory
+        p.costs += [c.count * x for x in c.cost]
+        p.memory += [c.count * x for x in c.memory]
         p.rows.append((dict.fromkeys(range(c.at, c.at + len(c.options)), 1.0), 1.0))
     p.whole = len(p.costs)
-    for source, target, k, name in edges:
+    known: dict[tuple[float, Layout, Layout], float] = {}
+    for (source, target, k, nbytes), count in edges.items():
         a, b = choices[source], choices[target]
         price: dict[tuple[Layout, Layout], float] = {}
-        often = 1 if _once(graph, b, k) else microbatches
+        often = count * (1 if _once(graph, b, k) else microbatches)
         groups: dict[Layout, list[int]] = {}
         for i in range(len(a.options)):
             groups.setdefault(a.layout(i), []).append(i)
@@ -191,7 +235,9 @@ def _program(
             ends.setdefault(b.layout(j) if k < 0 else b.options[j].reads[k], []).append(j)
         for s in groups:
             for t in ends:
-                price[s, t] = often * seconds(laid_out_anew(graph.arrays[name], s, t, mesh), mesh)
+                if (nbytes, s, t) not in known:
+                    known[nbytes, s, t] = seconds(laid_out_anew(nbytes, s, t, mesh), mesh)
+                price[s, t] = often * known[nbytes, s, t]
         first, pairs = len(p.costs), list(price)
         p.costs += price.values()
         p.memory += [0.0] * len(pairs)
@@ -210,11 +256,21 @@ def _once(graph: ShardGraph, reader: _ProgramNode, k: int) -> bool:
 
 
 def _plan(
-    graph: ShardGraph, mesh: Mesh, choices: Mapping[str, _ProgramNode], chosen: Mapping[str, int], price: Price | None, optimal: bool
+    graph: ShardGraph,
+    mesh: Mesh,
+    choices: Mapping[str, _ProgramNode],
+    chosen: Mapping[str, int],
+    price: Price | None,
+    optimal: bool,
+    same: Mapping[str, str],
 ) -> ShardPlan:
-    ops = {c.op.name: c.options[chosen[name]] for name, c in choices.items() if c.op is not None}
-    arrays = {name: c.layout(chosen[name]) for name, c in choices.items() if c.op is None}
-    return priced(graph, mesh, ops, arrays, price, sum(c.memory[chosen[name]] for name, c in choices.items()), optimal)
+    def option(name: str) -> Any:
+        node = choices[same.get(name, name)]
+        return node.options[chosen[node.name]]
+
+    ops = {op.name: option(f"op {op.name}") for op in graph.ops}
+    arrays = {name: option(name) for name in graph.arrays if same.get(name, name) in choices}
+    return priced(graph, mesh, ops, arrays, price, sum(c.count * c.memory[chosen[name]] for name, c in choices.items()), optimal)
 
 
 def on_one_device(graph: ShardGraph) -> ShardPlan:
@@ -259,10 +315,13 @@ def priced(
         way, phase = ops[op.name], graph.phase(op)
         phases[phase][0] += price(op, way.local) if price is not None else 0.0
         for (name, _), target in zip(op.reads, way.reads):
-            sent(laid_out_anew(graph.arrays[name], ops[made[name].name].writes if name in made else arrays[name], target, mesh), phase)
+            sent(
+                laid_out_anew(graph.arrays[name].nbytes, ops[made[name].name].writes if name in made else arrays[name], target, mesh, name),
+                phase,
+            )
         sent(way.collectives, "update" if phase == "weight" else phase)
         if phase == "update":  # its result goes back to where the parameter lies
-            sent(laid_out_anew(graph.arrays[op.writes[0]], way.writes, arrays[op.writes[0]], mesh), phase)
+            sent(laid_out_anew(graph.arrays[op.writes[0]].nbytes, way.writes, arrays[op.writes[0]], mesh, op.writes[0]), phase)
     compute, communication = (sum(phase[k] for phase in phases.values()) for k in (0, 1))
     shown = {name: (a, b) for name, (a, b) in phases.items()}
     return ShardPlan(graph, mesh, ops, arrays, tuple(collectives), compute, communication, memory, optimal, shown)

@@ -95,16 +95,16 @@ def shardings(op: ShardOp, out: ShardArray, mesh: Mesh, as_alpa: bool = False) -
                 yield Sharding(split, reads, writes, tuple(collectives), local, local_bytes(out.nbytes, writes, mesh))
 
 
-def laid_out_anew(array: ShardArray, source: Layout, target: Layout, mesh: Mesh) -> list[Collective]:
-    """The collectives from one layout to another. A piece of what every device has costs nothing."""
+def laid_out_anew(nbytes: float, source: Layout, target: Layout, mesh: Mesh, why: str = "") -> list[Collective]:
+    """The collectives from one layout of an array to another. A piece of what every device has costs nothing."""
     found, now = [], source
     for m, (a, b) in enumerate(zip(source, target)):
         if a >= 0 and b != a:
             if b < 0:
                 now = (*now[:m], -1, *now[m + 1 :])
-                found.append(Collective("all-gather", m, local_bytes(array.nbytes, now, mesh), array.name))
+                found.append(Collective("all-gather", m, local_bytes(nbytes, now, mesh), why))
             else:
-                found.append(Collective("all-to-all", m, local_bytes(array.nbytes, now, mesh), array.name))
+                found.append(Collective("all-to-all", m, local_bytes(nbytes, now, mesh), why))
                 now = (*now[:m], b, *now[m + 1 :])
     return found
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Mapping
+
 import pytest
 
 pytest.importorskip("scipy", reason="plans need SciPy (extra plans)")
@@ -91,6 +95,22 @@ def test_the_search_splits_state_gradients_and_parameters_as_memory_asks() -> No
     assert whole.sent() == pytest.approx(2 * 2 * psi * 63 / 64, rel=1e-3)
     with pytest.raises(PlanError, match=r"1\.875e\+09 bytes is the least, on 64 devices"):
         search_shardings(graph, mesh, by_batch, memory=1.8e9)
+
+
+def test_equal_layers_are_split_equally_and_cost_no_more() -> None:
+    graph, mesh = transformer(TransformerSize(5, 16, 2, 8), 4, state=8.0), (MeshAxis(2, 1e-6, 1e-9),)
+
+    def price(op: ShardOp, local: Mapping[str, int]) -> float:
+        return 1e-9 * math.prod(local.values())
+
+    free, equal = search_shardings(graph, mesh, price), search_shardings(graph, mesh, price, equal_layers=True)
+    assert equal.step == pytest.approx(free.step) and free.optimal and equal.optimal
+    between = [[(w.split, w.writes) for op in graph.ops if op.layer == k for w in [equal.ops[op.name]]] for k in (1, 2, 3)]
+    assert between[0] == between[1] == between[2]
+    with pytest.raises(PlanError, match="is the least") as e:
+        search_shardings(graph, mesh, price, 1.0, equal_layers=True)
+    least = float(re.findall(r"(\S+) bytes is the least", str(e.value))[0])
+    assert 0.999 * least < search_shardings(graph, mesh, price, 1.001 * least, equal_layers=True).memory <= 1.001 * least
 
 
 def test_prime_extents_are_not_split_and_arrays_must_fit() -> None:
