@@ -103,6 +103,11 @@ class Target:
         return "stores_slowly_by_masks" in self.traits
 
     @property
+    def broadcasts_operands(self) -> bool:
+        """Whether an instruction of vectors broadcasts an element that it reads."""
+        return "avx512" in self.features
+
+    @property
     def selects_at_once(self) -> bool:
         """Whether a selection between vectors by a vector (blendv) is one step, and not two or three."""
         return "selects_at_once" in self.traits

@@ -200,7 +200,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     # (chains wait for nothing that was before: of short sums the processor has several in sight)
     sight = max(1.0, core.window / max(1.0, (arith + work.loads) * trips(rest) * ragged_share(s, nest)))
     chain = work.latency * unroll / sight
-    issued = arith + work.loads + stores + core.overhead
+    issued = arith + work.loads - _broadcast(body, steps) + stores + core.overhead
     busy = max(arith / core.ports, work.loads / core.load_ports, stores, chain, issued / core.issue)
     plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory
     cycles = busy + (0.0 if plain else _spilled(body, space, accs + flags, unroll) * unroll)
@@ -209,6 +209,23 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     hidden = trips(rest[-1:]) * cycles >= core.short  # (short inner loops are entered as often as those around them have iterations)
     entered = sum(trips(rest[:k]) for k in range(1 if hidden else max(1, len(rest)))) if rest or not again else 0
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry * entered)
+
+
+def _broadcast(body: Body, steps: int) -> int:
+    """The loads that are part of a product and its addition: of elements that one vector each is multiplied by, where these instructions
+    broadcast what they read (AVX-512)."""
+    nest, lane = body.nest, body.lane
+    dtype = nest.expr.dtype
+    if (
+        body.dot is not None
+        or lane is None
+        or body.copies[lane.name] > 1
+        or not dtype.is_float
+        or not body.scheduled.target.broadcasts_operands
+    ):
+        return 0
+    alike = (n for n in nest.loads if n.dtype is dtype and lane.axis not in axes_of(n) and body.times(n) == steps)
+    return steps if next(alike, None) is not None else 0
 
 
 def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:

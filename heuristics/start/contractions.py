@@ -25,7 +25,7 @@ from ...opts.plans import ONCE
 from ...targets import Target
 from ..machine import DEFAULT
 from ..model.shared_work import is_noted
-from .lanes_along_rows import depth_of, row_lane_guesses, short_window_guesses
+from .lanes_along_rows import LanesAlongRows, depth_of, masked, read_bytes, row_lane_guesses, short_window_guesses, window_grid
 from .start_rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
@@ -265,12 +265,28 @@ def contraction(kernel: Kernel, target: Target, threads: int, c: Contraction, bl
     nr = min(blocks.nv * target.lanes(c.nest.expr.dtype), 1 << extent(c.lane).bit_length())
     fit = fitting(target, c.nest, c.lane) if blocks.tc else None
     p = _Plan(c, blocks, row_axis, row, _name(c.lane), _name(max(c.reduce, key=extent)), nr, nr <= blocks.nb < extent(c.lane), fit)
+    if row_axis is not None and extent(row_axis) <= blocks.mr and _slides_near(p):
+        found = LanesAlongRows(row_axis, [a for a in shared_axes(kernel) if a is not c.lane and a is not row_axis])
+        return (*_register_tile(p), *window_grid(found, blocks.mr, lambda _: 1, target, threads, c))
     grid, at, inner_row = _grid(kernel, threads, p)
     out = [*(opt("TILE", a, 1) for a in stepped(kernel, c.nest)), *_register_tile(p), *grid]
     if blocks.unroll > 1:
         out.append(opt("UNROLL", p.k, blocks.unroll))
     steps, at = _reduce_loops(p, at, inner_row)
     return tuple([*out, *steps, *_panels(p, at, inner_row)])
+
+
+OFTEN = 32
+"""How often each element of an image is read under a window that is worth a copy with borders, where all rows of results share it."""
+
+
+def _slides_near(p: _Plan) -> bool:
+    """Whether an image with borders is read so often under a window that it is copied with these first."""
+    c = p.c
+    if c.plain or not c.stages or c.wide_value or p.fit is not None or not masked(c):
+        return False
+    reads = depth_of(c) * math.prod(extent(a) for a in c.nest.axes if a not in c.rows)
+    return reads * c.wide.dtype.size >= OFTEN * read_bytes(c, {})
 
 
 def _register_tile(p: _Plan) -> list[Opt]:

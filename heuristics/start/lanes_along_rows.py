@@ -8,7 +8,7 @@ High-Performance Deep Learning Convolutions on SIMD Architectures", 2018). Resul
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product, takewhile
 
@@ -27,6 +27,8 @@ from ..machine import DEFAULT
 
 UNROLLED = 4
 """Steps of a window that are unrolled."""
+SHARED = 8
+"""Registers for elements that unrolled steps share, where nothing else is in them."""
 SHORT_WINDOW = 7
 """Elements of an axis that slides which are no register tile alone."""
 NEAR = 0.1
@@ -94,7 +96,7 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
     if found is None:
         return
     rows, lanes = found.rows, target.lanes(c.nest.expr.dtype)
-    name, image, weights = str(rows.arg.name), _read_bytes(c, {}), _bytes(c.tall)
+    name, image, weights = str(rows.arg.name), read_bytes(c, {}), _bytes(c.tall)
     most = (1 if image <= NEAR_IMAGE * target.l2 else FAR_WEIGHTS) * target.l2  # (what is larger is best read once)
     for tile in _tiles(found, target, c)[:TILES]:
         amount = tile.vectors * lanes
@@ -102,11 +104,17 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
         out.append(opt("UPCAST", name, amount))
         out += [opt("UPCAST", c.lane.arg.name, tile.copies)] if tile.copies > 1 else []
         out += [opt("UPCAST", tile.beside.arg.name, tile.amount)] if tile.beside is not None else []
-        if target.registers - tile.vectors * (tile.copies * tile.amount + 1) > 2:  # (unrolled steps take some registers more)
+        # unrolled steps take some registers more, and many where each product would read its element, which steps share
+        more = SHARED if tile.vectors == 1 and target.broadcasts_operands else 2
+        if target.registers - tile.vectors * (tile.copies * tile.amount + 1) > more:
             out += [opt("UNROLL", a.arg.name, extent(a)) for a in c.reduce[-1:] if 1 < extent(a) <= UNROLLED]
         apart = found.free and extent(rows) > amount
         ways = [(*out, *way) for way in _by_rows(found, amount, target, threads, c)] if apart or not found.free else []
-        grid = [(*out, *_window_grid(found, tile, target, threads, c))] if found.free and (weights <= most or not ways) else []
+        grid = (
+            [(*out, *window_grid(found, tile.vectors * lanes, tile.times, target, threads, c))]
+            if found.free and (weights <= most or not ways)
+            else []
+        )
         yield [*ways, *grid] if weights > image else [*grid, *ways]
 
 
@@ -129,7 +137,7 @@ def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[Regist
             continue
         if wide or rows <= (vectors - 1) * lanes or vectors * (read + 1) >= most or max(spare, waste(width, n)) > MAX_EXTRA_WORK - 1:
             continue
-        issued = sums + vectors + read + core.overhead
+        issued = sums + vectors + (0 if vectors == 1 and target.broadcasts_operands else read) + core.overhead
         step = max(sums / core.ports, (read + vectors) / core.load_ports, core.latency, issued / core.issue)
         step += caches.unhidden * vectors * target.vector_bytes / caches.l2
         best[RegisterTile(vectors, n, beside, amount)] = (
@@ -164,7 +172,7 @@ def short_window_guesses(kernel: Kernel, target: Target, threads: int, c: Contra
     plain = (*tile, opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name))
     panel = depth_of(c) * vectors * lanes * c.tall.dtype.size
     if len(free) > 1 or panel > NEAR * target.l2:
-        yield (*tile, *_window_grid(found, RegisterTile(vectors, width, beside, copies), target, threads, c))
+        yield (*tile, *window_grid(found, vectors * lanes, RegisterTile(vectors, width, beside, copies).times, target, threads, c))
     yield plain
 
 
@@ -198,14 +206,17 @@ def _sums_in_blocks(
     yield (*tile, *cut, *grid, opt("MOVE", at, before=before), *panels)
 
 
-def _window_grid(found: LanesAlongRows, tile: RegisterTile, target: Target, threads: int, c: Contraction) -> list[Opt]:
+def window_grid(
+    found: LanesAlongRows, amount: int, times: Callable[[Node], int], target: Target, threads: int, c: Contraction
+) -> list[Opt]:
     """Work items that are few enough to pack a panel each, and where both operands are staged: of the image, where it has borders, a band of
-    rows at a time that stays near while all lanes pass over it."""
+    rows at a time that stays near while all of the other operand's rows pass over it. `amount`: how many of these are in registers; `times`:
+    how many of another axis."""
     free, out = found.free, list[Opt]()
     place = next((i for i, a in enumerate(free) if extent(a) >= 2 * threads), len(free) - 1)
     out += [opt("PARALLEL", a.arg.name) for a in free[:place]]
     item, name = free[place], str(free[place].arg.name)
-    step = tile.times(item)
+    step = times(item)
     block = -(-extent(item) // (step * max(2, threads))) * step
     cut = step < block < extent(item)
     out += [opt("TILE", name, block)] if cut else []
@@ -215,24 +226,24 @@ def _window_grid(found: LanesAlongRows, tile: RegisterTile, target: Target, thre
     order, moved, at, one = c.nest.axes, list[Opt](), name, dict.fromkeys(free[: place + 1], 1)
     share = NEAR_BAND if _bytes(c.tall) <= NEAR_IMAGE * target.l2 else NEAR_IMAGE
     for a, at, length in loops:
-        step = tile.times(a)
-        near = takewhile(lambda n: _read_bytes(c, {**one, a: n}) <= share * target.l2, range(step, min(length, STEPS * step) + 1, step))  # noqa: B023
+        step = times(a)
+        near = takewhile(lambda n: read_bytes(c, {**one, a: n}) <= share * target.l2, range(step, min(length, STEPS * step) + 1, step))  # noqa: B023
         fits = [n for n in near if length % n == 0]
-        inside = extent(found.rows) > tile.vectors * target.lanes(c.nest.expr.dtype) and order.index(a) > order.index(found.rows)
+        inside = extent(found.rows) > amount and order.index(a) > order.index(found.rows)
         moved += [opt("MOVE", at, before=found.rows.arg.name)] if inside else []
         if fits:
             out += [opt("TILE", str(a.arg.name), fits[-1])] if step < fits[-1] < length else []
             break
         one[a] = step
-    if _masked(c):
+    if masked(c):
         return [*out, *grid, *moved, opt("STAGE", c.wide.name, at=at, order="row")]
-    if not c.plain or _read_bytes(c, {}) <= NEAR_IMAGE * target.l2:
+    if not c.plain or read_bytes(c, {}) <= NEAR_IMAGE * target.l2:
         return [*out, *grid, *moved]
     lane = str(c.lane.arg.name)  # what comes from afar is put together once for all lanes, and not in pieces of lines for each of them
     return [*out, *grid, opt("MOVE", lane, before=found.rows.arg.name), opt("STAGE", c.wide.name, at=lane)]
 
 
-def _read_bytes(c: Contraction, taken: Mapping[Node, int]) -> int:
+def read_bytes(c: Contraction, taken: Mapping[Node, int]) -> int:
     """Bytes of the image that the results at so many places of some axes, and at all of the others, are made of."""
     size = c.wide.dtype.size
     for i, whole in zip(next(i for b, i, _ in loads(c.nest.expr) if b is c.wide), c.wide.shape, strict=True):
@@ -246,9 +257,9 @@ def _by_rows(found: LanesAlongRows, amount: int, target: Target, threads: int, c
     """Work items over the rows: each worker packs its own rows once, and all of them read the image where it is near, or the channels that are,
     one part of the sum at a time."""
     rows, name = extent(found.rows), str(found.rows.arg.name)
-    whole = _read_bytes(c, {})
+    whole = read_bytes(c, {})
     near = whole <= NEAR_IMAGE * target.l2
-    if not _masked(c):
+    if not masked(c):
         if near or not found.free:
             yield [opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
         return
@@ -267,7 +278,7 @@ def _by_rows(found: LanesAlongRows, amount: int, target: Target, threads: int, c
         yield [*cut, grid, *blocks, panel, opt("STAGE", c.wide.name, at=deep, order="row")]
 
 
-def _masked(c: Contraction) -> bool:
+def masked(c: Contraction) -> bool:
     """Whether the image has borders, beyond which it is 0."""
     return any(mask is not None for b, _, mask in loads(c.nest.expr) if b is c.wide)
 

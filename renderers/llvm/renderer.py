@@ -33,7 +33,7 @@ def render(program: Program, target: Target) -> str:
     indices = gathers.indices(program)
     pairs = gathers.pairs(program, indices)
     single = updated_addresses(program) if target.guesses_by_registers else set[Val]()
-    single |= broadcast_addresses(program) if "avx512" in target.features else set()
+    single |= broadcast_addresses(program) if target.broadcasts_operands else set()
     chosen = stored_choices(program) if target.stores_slowly_by_masks else set[Val]()
     for i, phase in enumerate(program.phases):
         functions += PhaseWriter(program, target, declared, indices, pairs, single, chosen).phase(program.signature.entry(i), phase)

@@ -84,7 +84,7 @@ def test_a_narrow_image_has_lanes_along_its_channels(shape: dict[str, int]) -> N
     full = {"n": 1, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1} | shape
     first = quick_starts(normalise(named_kernels.make("conv2d", full)), targets.named("znver5"))[0]
     amounts = {o.on: o.amount for o in first if o.op == "UPCAST"}
-    assert amounts["oc"] == 32 and shape["w"] % amounts["ow"] == 0
+    assert amounts["oc"] in (16, 32) and shape["w"] % amounts["ow"] == 0
 
 
 def test_constant_weights_are_packed_where_that_saves_time_alone() -> None:
