@@ -58,11 +58,12 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
         with _opened([args[p] for p in places]) as opened:
             for p, tree in zip(places, opened):
                 given[p] = tree
+            leaves, structure = flatten(opened)
+            sources = [t.node for t in leaves]  # (which the function may write to)
             result = f(*given, **keywords)
             value = result[0] if has_aux else result
             _one_float(value)
-            leaves, structure = flatten(opened)
-            nodes = gradients([value.node], [P.const(1, value.dtype, value.shape)], [t.node for t in leaves])
+            nodes = gradients([value.node], [P.const(1, value.dtype, value.shape)], sources)
             found = unflatten(structure, [Tensor.of(n, t.device) for n, t in zip(nodes, leaves, strict=True)])
         return result, tuple(found) if several else found[0]
 
@@ -84,11 +85,11 @@ def vjp(f: Function, *args: Any) -> tuple[Any, Function]:
     """(f(*args), pull): `pull` takes a tree like the result, and returns a tuple of trees like the arguments: the
     transposed Jacobian times it. It may be called several times."""
     with _opened(args) as opened:
+        leaves, structure = flatten(opened)
+        sources = [t.node for t in leaves]  # (which the function may write to)
         result = f(*opened)
-    leaves, structure = flatten(opened)
     outs, shape = flatten(result)
-    # (whoever reads a tensor's values gives it a node that is memory)
-    roots, sources = [o.node for o in outs], [t.node for t in leaves]
+    roots = [o.node for o in outs]  # (whoever reads a tensor's values gives it a node that is memory)
 
     def pull(cotangents: Any) -> Any:
         given, other = flatten(cotangents)
@@ -106,8 +107,9 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     transpose: pulling u back is linear in u, and its own transpose is the Jacobian (Radul et al., "You only linearize
     once", 2022, from the other side)."""
     with _opened(primals) as opened:
+        leaves, structure = flatten(list(opened))
+        sources = [t.node for t in leaves]
         result = f(*opened)
-    leaves, structure = flatten(list(opened))
     given, other = flatten(list(tangents))
     if other != structure:
         raise UsageError(f"the tangents have the structure {other}, but the primals have {structure}")
@@ -116,8 +118,8 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
         if not o.dtype.is_float:
             raise UsageError(f"the tangent of a result of type {o.dtype}: only floats have tangents")
     dummies = [P.marked(P.const(0, o.dtype, o.shape), OpenArgument()) for o in outs]
-    pulled = gradients([o.node for o in outs], dummies, [t.node for t in leaves])
-    moves = [_like(g, t.node, "a tangent") for g, t in zip(given, leaves, strict=True)]
+    pulled = gradients([o.node for o in outs], dummies, sources)
+    moves = [_like(g, n, "a tangent") for g, n in zip(given, sources, strict=True)]
     pushed = gradients(pulled, moves, dummies)
     return result, unflatten(shape, [Tensor.of(n, o.device) for n, o in zip(pushed, outs, strict=True)])
 

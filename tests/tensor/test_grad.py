@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from node_values import value
+from tilewright import jit
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import call_list
@@ -227,3 +228,22 @@ def test_a_result_may_be_read_before_it_is_pulled_back() -> None:
     assert y.numpy().tolist() == [[3.0, 3.0], [12.0, 12.0]]
     dx, dw = pull(Tensor(np.ones((2, 2), np.float32)))
     assert dx.numpy().tolist() == [[2.0] * 3] * 2 and dw.numpy().tolist() == [[3.0] * 2, [5.0] * 2, [7.0] * 2]
+
+
+def test_a_function_may_write_to_what_the_gradient_is_with_respect_to() -> None:
+    """The gradient is with respect to what was given, not to what the argument became."""
+
+    def f(u: Tensor) -> Tensor:
+        part = u[1:]
+        part *= 2
+        u[0] = u[1] * u[2]
+        return (u * u).sum()
+
+    x = np.array([3.0, 1.0, 2.0])
+    a, b = x[1:]
+    want = [0, 8 * a + 32 * a * b * b, 8 * b + 32 * a * a * b]  # of (4ab)² + 4a² + 4b²
+    t = Tensor(x)
+    for call in (grad(f), jit(grad(f)), lambda t: vjp(f, t)[1](Tensor(np.float64(1)))[0]):
+        np.testing.assert_allclose(call(t).numpy(), want)
+        assert t.tolist() == x.tolist()
+    np.testing.assert_allclose(jvp(f, (t,), (Tensor(np.ones(3)),))[1].item(), sum(want))
