@@ -287,8 +287,7 @@ class TensorHandle:
         given = const(1, self.dtype, self.shape) if gradient is None else cast(node_of(gradient), self.dtype)
         if given.shape != self.shape:
             raise UsageError(f"backward() of {list(self.shape)} with a gradient of shape {list(given.shape)}")
-        nodes = [t.node for t in found]
-        for t, g in zip(found, gradients([self.node], [given], nodes), strict=True):
+        for (_, t), g in zip(found, gradients([self.node], [given], [n for n, _ in found]), strict=True):
             with lock_of(t):
                 t.grad = type(self).of(g if t.grad is None else binary("add", t.grad.node, g), t.device)
 

@@ -149,10 +149,10 @@ TRACKED: weakref.WeakKeyDictionary[TensorNode, weakref.ref[Any]] = weakref.WeakK
 """The tensors with requires_grad, by their nodes."""
 
 
-def tracked_behind(node: TensorNode) -> list[Any]:
-    """The live tensors with requires_grad that a node was made from."""
-    held = [TRACKED[n]() for n in walk([node], lambda n: not n.tracked) if n in TRACKED]
-    return [t for t in held if t is not None]
+def tracked_behind(node: TensorNode) -> list[tuple[TensorNode, Any]]:
+    """The live tensors with requires_grad that a node was made from, each with the node that it had then."""
+    held = [(n, TRACKED[n]()) for n in walk([node], lambda n: not n.tracked) if n in TRACKED]
+    return [(n, t) for n, t in held if t is not None]
 
 
 def has_gradient(node: TensorNode) -> bool:

@@ -247,3 +247,15 @@ def test_a_function_may_write_to_what_the_gradient_is_with_respect_to() -> None:
         np.testing.assert_allclose(call(t).numpy(), want)
         assert t.tolist() == x.tolist()
     np.testing.assert_allclose(jvp(f, (t,), (Tensor(np.ones(3)),))[1].item(), sum(want))
+
+
+def test_what_is_written_later_changes_no_gradient() -> None:
+    """backward() of what was made before a write is with respect to the old values; of both, both count."""
+    p = Tensor(np.array([1.0, 2.0, 3.0]), requires_grad=True)
+    first = (p * p).sum()
+    p[0] = 5.0
+    first.backward()
+    assert p.grad.tolist() == [2.0, 4.0, 6.0]
+    p -= 1.0
+    (first * 0.5 + (p * p).sum()).backward()
+    assert p.grad.tolist() == [2 + 1 + 8, 4 + 2 + 2, 6 + 3 + 4]
