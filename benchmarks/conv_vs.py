@@ -61,6 +61,20 @@ def form(
     return Convolution(name, *sizes, space, *numbers, extra, more.get("groups", 1))
 
 
+def resnet50(batch: int) -> list[Convolution]:
+    """The distinct convolutions of ResNet-50, in their order."""
+    found, channels, size = [form(f"resnet-50 batch {batch} k7 s2 224", (batch, 3, 64), (224, 224), 7, 2, 3)], 64, 56
+    for width in (64, 128, 256, 512):
+        stride, outs = 1 if width == 64 else 2, 4 * width
+        last = size // stride
+        layers = [(channels, width, size, 1, 1), (width, width, size, 3, stride), (channels, outs, size, 1, stride)]
+        layers += [(width, outs, last, 1, 1), (outs, width, last, 1, 1), (width, width, last, 3, 1)]
+        for c, n, at, k, step in dict.fromkeys(layers):
+            found.append(form(f"resnet-50 batch {batch} {c}-{n} k{k} s{step} {at}", (batch, c, n), (at, at), k, step, k // 2))
+        channels, size = outs, last
+    return found
+
+
 FORMS = (
     form("transposed 1d k5", (4, 64, 64), (1000,), 5, 1, 2),
     form("transposed 1d k4 s2", (2, 128, 64), (500,), 4, 2, 1),
@@ -98,8 +112,10 @@ FORMS = (
     form("3d k3x5x7", (1, 16, 16), (8, 16, 18), (3, 5, 7), 1, (1, 2, 3)),
     form("3d k3x5x7 g4", (1, 32, 32), (8, 16, 18), (3, 5, 7), 1, (1, 2, 3), groups=4),
     form("3d k5x3x3 s2", (2, 12, 20), (11, 17, 19), (5, 3, 3), 2, (2, 1, 1)),
+    *resnet50(1),
+    *resnet50(8),
 )
-"""Seventeen transposed ones, and ordinary ones: ResNet-50's, batches, ragged images, strides, groups and odd windows."""
+"""Seventeen transposed ones, and ordinary ones: batches, ragged images, strides, groups, odd windows, and all of ResNet-50's."""
 
 Call = Callable[[], Any]
 

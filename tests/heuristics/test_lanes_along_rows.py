@@ -30,6 +30,7 @@ FORMS: dict[str, tuple[tuple[int, int, int], tuple[int, ...], tuple[int, ...], d
     "2d points, stride": ((1, 24, 48), (14, 13), (1, 1), {"stride": 2}),
     "2d points, batch": ((3, 130, 24), (7, 6), (1, 1), {}),
     "3d": ((1, 6, 20), (4, 5, 9), (3, 1, 3), {"padding": (1, 0, 1)}),
+    "2d groups, long window": ((1, 4, 16), (24, 34), (7, 7), {"padding": 3, "groups": 2}),
     "3d stride": ((2, 5, 17), (5, 6, 7), (3, 3, 3), {"stride": 2, "padding": 1}),
 }
 """(batch, channels, output channels), the image, the window, and how it slides."""
