@@ -1,7 +1,9 @@
 """Writes the ONNX models that onnx_vs.py and export_vs_jit.py play: transformers' networks with random weights, by torch.onnx.
 
-pip install torch transformers onnx onnxscript
-python benchmarks/onnx_models.py models/ [NAME …]"""
+pip install torch transformers onnx onnxscript onnxruntime
+python benchmarks/onnx_models.py models/ [NAME …]
+
+`resnet50` is written a second time as `resnet50_qdq`: in bytes between conversions, with a scale for each channel of weights."""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+from onnxruntime.quantization.shape_inference import quant_pre_process
 from transformers import (
     BertConfig,
     BertModel,
@@ -53,6 +58,26 @@ def networks() -> dict[str, Any]:
     }
 
 
+class Images(CalibrationDataReader):  # type: ignore[misc]
+    """Made-up images, by which scales are chosen."""
+
+    def __init__(self) -> None:
+        r = np.random.default_rng(0)
+        self.left = [r.standard_normal((1, 3, 224, 224)).astype(np.float32) for _ in range(4)]
+
+    def get_next(self) -> Any:
+        """Inputs of a call, None at the end."""
+        return {"x": self.left.pop()} if self.left else None
+
+
+def quantised(source: Path, target: Path) -> None:
+    """A model in bytes between conversions."""
+    ready = target.with_suffix(".ready")
+    quant_pre_process(source, ready, skip_symbolic_shape=True)
+    quantize_static(ready, target, Images(), per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)
+    ready.unlink()
+
+
 def main() -> int:
     """Write the models that are named, or all."""
     if len(sys.argv) < 2:
@@ -66,6 +91,8 @@ def main() -> int:
             torch.manual_seed(0)
             network, x = make()
             torch.onnx.export(network.eval(), (x,), str(folder / f"{name}.onnx"), dynamo=True, external_data=False, verbose=False)
+            if name == "resnet50":
+                quantised(folder / "resnet50.onnx", folder / "resnet50_qdq.onnx")
     return 0
 
 

@@ -3,7 +3,7 @@
     python benchmarks/record.py benchmarks/onnx_vs.py MODEL.onnx … [--threads 1] [--rounds 9] [--size NAME=N …]
 
 `benchmarks/onnx_models.py` writes the models. Inputs are made up by the model's own shapes. Each runtime has a process that answers with the time of a burst of calls; results are
-compared first. A ratio is ONNX Runtime's time over ours: above 1 ours is faster. `load_s`: reading and the first call."""
+compared first (of `*_qdq.onnx` to 0.1: one rounding that falls the other way moves all later layers). A ratio is ONNX Runtime's time over ours: above 1 ours is faster. `load_s`: reading and the first call."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def digest(a: Any) -> list[float]:
     return [*flat[:: max(1, flat.size // 7)].tolist(), float(abs(flat).mean())]
 
 
-def close(ours: list[list[float]], theirs: list[list[float]]) -> bool:
+def close(ours: list[list[float]], theirs: list[list[float]], within: float) -> bool:
     """Whether digests agree, by the size of the elements."""
-    return all(np.allclose(a, b, rtol=2e-3, atol=2e-3 * b[-1]) for a, b in zip(ours, theirs, strict=True))
+    return all(np.allclose(a, b, rtol=within, atol=within * b[-1]) for a, b in zip(ours, theirs, strict=True))
 
 
 def main() -> int:
@@ -96,7 +96,7 @@ def main() -> int:
         for play in players:
             play.communicate()
         ours, theirs = map(statistics.median, times)
-        agrees = close(told[0]["digest"], told[1]["digest"])
+        agrees = close(told[0]["digest"], told[1]["digest"], 0.1 if path.endswith("_qdq.onnx") else 2e-3)
         right, ratios = right and agrees, [*ratios, theirs / ours]
         row = {
             "model": Path(path).stem,
