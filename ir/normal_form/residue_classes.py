@@ -1,4 +1,4 @@
-"""Sums that read every s-th place of what lies between zeros, over just the places that are no zeros.
+"""Sums of what lies between zeros, over just the places that are no zeros: every s-th place of an axis, or one of it.
 
 A transposed convolution reads x at (o + p − d·k) / s, and a gradient of a strided one does: where the division leaves a rest there is a
 zero. For the outputs of one residue class of o modulo s the taps k without a rest are a residue class, too, modulo s / gcd(d, s). So the
@@ -24,7 +24,7 @@ from ..checks.access_bounds import Access, proved
 from ..dtypes import index
 from ..kernel import Kernel
 from ..node import MASKED, Node, axes_of, axis, const, make, walk
-from ..operators import where
+from ..operators import substitute, where
 from ..rewriter import Rewriter
 from ..skipped_tiles import conjuncts
 
@@ -49,6 +49,34 @@ def split_by_residue(kernel: Kernel) -> Kernel:
     for found in _spaced(kernel):
         return _ByClasses(kernel, found).run()
     return kernel
+
+
+def single_terms(kernel: Kernel) -> Kernel:
+    """The kernel whose first sum that has one term for each place of an axis is that term, as in a product with a diagonal; itself where
+    there is none."""
+    for v in kernel.body if kernel.blocks is None else ():
+        if isinstance(v, Value) and isinstance(v.expr, Reduce) and v.expr.combine == "add":
+            for test in dict.fromkeys(_needed(v.body)):
+                found = _only_place(v, test)
+                if found is not None:
+                    body, over = substitute(v.body, found), tuple(a for a in v.expr.axes if a not in found)
+                    made = Value(v.name, v.axes, replace(v.expr, axes=over, expr=body) if over else body, v.dtype)
+                    return replace(kernel, body=tuple(made if item is v else item for item in kernel.body))
+    return kernel
+
+
+def _only_place(v: Value, test: Node) -> dict[Node, Node] | None:
+    """The axis that is summed over and the one place of it where a condition holds, which is inside the axis for certain."""
+    if test.op != "eq" or test.src[0].dtype is not index:
+        return None
+    terms, offset = ix.parts(ix.add(test.src[0], test.src[1], -1))
+    for a in v.reduce_axes:
+        if abs(terms.get(a, 0)) == 1 and isinstance(a.arg.extent, int):
+            place = ix.linear({t: -terms[a] * k for t, k in terms.items() if t is not a}, -terms[a] * offset)
+            least, most = ix.bounds(place)
+            if least >= 0 and most < a.arg.extent and a not in axes_of(place):
+                return {a: place}
+    return None
 
 
 # finding --------------------------------------------------------------------------------------------------------------

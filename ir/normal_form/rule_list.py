@@ -15,7 +15,7 @@ from .idiom_rules import count_bits, extremes_by_rows
 from .masked_weights import mask_weights
 from .named_values import name_repeated, name_windowed
 from .narrow_integers import narrow, narrow_sums
-from .residue_classes import split_by_residue
+from .residue_classes import single_terms, split_by_residue
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,14 @@ RULES = (
         "f[i] = sum(g(x[i], x[j])), i and j of family n",
         "f[i] = sum(g(x[i], x[j])), i of family n, j of family n2",
         "no nest has two axes of a family afterwards",
+    ),
+    NormalRule(
+        "sums of one term",
+        single_terms,
+        "y[i] = sum(where(k == i, x[k], 0) * w[k])",
+        "y[i] = x[i] * w[i]",
+        "each application leaves a sum without an axis",
+        again=True,
     ),
     NormalRule(
         "merge axes",

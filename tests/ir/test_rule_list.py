@@ -99,6 +99,15 @@ def spaced_taps():
     return kb.build()
 
 
+def diagonal_product(places=8):
+    kb = KernelBuilder("diagonal")
+    i, k, j = kb.axis("m", places), kb.axis("k", 8), kb.axis("n", 8)
+    x, w = kb.input("x", (8,), float32), kb.input("w", (8, 8), float32)
+    total = kb.sum("total", (i, j), k, where(k.eq(i), x[k], 0.0) * w[k, j])
+    kb.store("y", float32, (places, 8), (i, j), total[i, j])
+    return kb.build()
+
+
 def repeated_exponential():
     kb = KernelBuilder("repeated")
     i, s, o = kb.axis("m", 8), kb.axis("n@sum", 64), kb.axis("n@out", 64)
@@ -121,6 +130,7 @@ EXAMPLES = {
     "drop unread values": unread,
     "drop axes of extent 1, fold constants": lambda: named_kernels.make("matvec", {"m": 8, "n": 1}),
     "separate families": all_pairs,
+    "sums of one term": diagonal_product,
     "merge axes": lambda: named_kernels.make("add", {"m": 8, "n": 8}),
     "extremes by rows": lambda: pointwise(
         lambda i, j, x: maximum(maximum(maximum(x[i, j], x[i + 1, j]), x[i, j + 1]), x[i + 1, j + 1]), ("x", float32), shape=(8, 8)
@@ -151,6 +161,16 @@ def test_a_rule_applies_to_its_example_and_stops(rule):
     assert rule.name in fired
     normal = normalise(kernel)
     assert rule.apply(normal) is normal
+
+
+@pytest.mark.parametrize(("places", "axes"), [(8, 0), (5, 0), (9, 1)])
+def test_a_sum_of_one_term_is_that_term_where_it_is_there_for_certain(places, axes):
+    kernel = diagonal_product(places)
+    normal = normalise(kernel)
+    assert sum(len(v.reduce_axes) for v in normal.values.values()) == axes
+    given = {b.name: np.random.default_rng(1).standard_normal([int(n) for n in b.shape]).astype(np.float32) for b in kernel.inputs}
+    (a,), (b,) = evaluate(kernel, given).values(), evaluate(normal, given).values()
+    np.testing.assert_array_equal(a, b.reshape(a.shape))
 
 
 @pytest.mark.parametrize("name", EVERY)

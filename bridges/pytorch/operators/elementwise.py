@@ -299,6 +299,14 @@ def leaky_relu(out: Any, /, x: Tensor, negative_slope: float = 0.01) -> Any:
     return xp.where(x > 0, x, x * negative_slope)
 
 
+@operator("rrelu_with_noise_functional")
+def rrelu(
+    out: Any, /, x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, generator: Any = None
+) -> Any:
+    """leaky_relu with the mean slope, as at inference; and the noise."""
+    return refuse("random slopes") if training else (leaky_relu(out, x, (lower + upper) / 2), noise)
+
+
 @operator("elu")
 def elu(out: Any, /, x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     """Scaled x, and alpha · (exp(x) − 1) below 0."""

@@ -8,7 +8,7 @@ from typing import Any
 from .... import xp
 from ....tensor import Tensor, nn
 from .elementwise import truth
-from .table import as_result, axes, operator, refuse, wanted, wide
+from .table import as_result, axes, operator, wanted, wide
 
 
 @operator("sum", "sum.dim_IntList")
@@ -179,12 +179,6 @@ def sort(out: Any, /, x: Tensor, dim: int = -1, descending: bool = False, *, sta
         return x, xp.zeros((), dtype="int64")
     places = x.argsort(axis=dim, descending=descending)
     return x.take_along_axis(places, axis=dim), places
-
-
-@operator("topk", host=True)
-def topk(out: Any, /, x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """The k largest or least, and their places."""
-    return x.topk(k, axis=dim) if largest and x.ndim else refuse("topk of the least")
 
 
 # normalisation ----------------------------------------------------------------------------------------------
