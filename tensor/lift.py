@@ -23,7 +23,7 @@ from .leaves import as_array, from_numpy, leaf
 from .ops.complex_numbers import ComplexParts, apart, complex_rule, is_complex, memory_of
 from .running.assignment import lock_of
 from .running.current_capture import check_captured, current, thread
-from .running.numpy_share import SMALL_GRAPH, kernels_only
+from .running.numpy_share import SMALL_ARRAY, kernels_only
 from .running.realise import realise
 from .views import at_once, write, written
 
@@ -190,10 +190,10 @@ def _settled(out: Any, given: Any) -> Any:
     """The results of a function, computed now if they and all that it was given are small, and known but for them: else every small operation
     behind one that `direct` has no rule for would become a graph."""
     found = list(_nodes_in(given))
-    if kernels_only() or not found or any(n.data is None or n.tracked for n in found) or sum(n.size for n in found) > SMALL_GRAPH:
+    if kernels_only() or not found or any(n.data is None or n.tracked for n in found) or sum(n.size for n in found) > SMALL_ARRAY:
         return out
     wanted = [n for n in _nodes_in(out) if n.data is None]
-    if not wanted or any(constant_of(n) is not None or n.op == "iota" or n.size > SMALL_GRAPH for n in wanted):
+    if not wanted or any(constant_of(n) is not None or n.op == "iota" or n.size > SMALL_ARRAY for n in wanted):
         return out
     realise(wanted)
     return _replaced(out)

@@ -12,6 +12,7 @@ from .frontends import moved as V
 from .frontends.einops_backend import register
 from .frontends.numpy_functions import array_function, array_ufunc, reduction, rounded_to
 from .graph.nodes import Slot, make
+from .graph.promotion import dtype_of
 from .handle import TensorHandle, node_of
 from .leaves import from_numpy, leaf
 from .lift import all_lifted, in_place, lifted, operator
@@ -98,7 +99,7 @@ class Tensor(TensorHandle):
         return (part for whole in (self,) for part in map(whole.realise().__getitem__, range(len(whole))))
 
     # elementwise --------------------------------------------------------------------------------------------------
-    astype, clip, pow = lifted(E.astype), lifted(_clip, E.clip), lifted(E.power)
+    clip, pow = lifted(_clip, E.clip), lifted(E.power)
     abs, sign, square, reciprocal = lifted(E.absolute), lifted(E.sign), lifted(E.square), lifted(E.reciprocal)
     maximum, minimum = lifted(E.maximum), lifted(E.minimum)
     floor, ceil, trunc = lifted(E.floor), lifted(E.ceil), lifted(E.trunc)
@@ -111,6 +112,16 @@ class Tensor(TensorHandle):
     logical_not = lifted(E.logical_not)
     relu, gelu, silu, sigmoid, softplus, elu = all_lifted(A.relu, A.gelu, A.silu, A.sigmoid, A.softplus, A.elu)
     leaky_relu, mish, hardswish, softsign = all_lifted(A.leaky_relu, A.mish, A.hardswish, A.softsign)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Tensor:
+        """Converted to another type, in memory of its own unless `copy` is False."""
+        if dtype_of(dtype) is not self.dtype:
+            out: Tensor = _astype(self, dtype)
+            return out
+        if not copy:
+            return self
+        known = self.known is not None or (self.node.data is not None and not self.node.tracked)
+        return self.copy() if known and current() is None else type(self).of(self.node, self.device)
 
     # movement -----------------------------------------------------------------------------------------------------
     reshape, permute, expand = V.reshape, V.permute, V.expand
@@ -182,6 +193,10 @@ class Tensor(TensorHandle):
 
     def copy(self, order: str = "C") -> Tensor:
         """The same values in memory of their own."""
+        if current() is not None:
+            return Tensor.of(self.node, self.device)
+        if self.known is not None and self.constant is None:
+            return Tensor.of_array(self.known.copy())
         if self.node.data is not None:
             return Tensor.of(from_numpy(self.numpy().copy(), self.dtype, self.device), self.device)
         return Tensor.of(copied(self.node) if self.node.src else self.node, self.device)
@@ -190,6 +205,11 @@ class Tensor(TensorHandle):
         """All elements in one dimension."""
         out: Tensor = V.ravel(self)
         return out
+
+    @property
+    def flat(self) -> Tensor:
+        """All elements in one dimension; what is written to it is written here, where rows follow each other."""
+        return self.ravel()
 
     def tobytes(self) -> bytes:
         """The bytes of all elements, row by row."""
@@ -231,6 +251,7 @@ class Tensor(TensorHandle):
 
 
 _real, _imag = lifted(Z.real), lifted(Z.imag)
+_astype = lifted(E.astype)
 _getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.where)
 _trace = lifted(L.trace)
 

@@ -386,7 +386,9 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     if isinstance(given, np.ma.MaskedArray):
         return False
     fits = np.can_cast(given.dtype, kind, "same_kind") if isinstance(given, (np.ndarray, np.generic)) else (
-        type(given) is bool or (type(given) is int and kind.kind != "b") or (type(given) is float and kind.kind == "f")
+        type(given) is bool or (type(given) is int and kind.kind != "b") or (type(given) is float and kind.kind in "fc") or (
+            type(given) is complex and kind.kind == "c"
+        )
     )  # fmt: skip
     if not fits or tensor.dtype.foreign:
         return False
@@ -395,6 +397,8 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
         part, stale = _own(root)
         for p in reversed(places):
             part = p.array(part)
+        if tensor.complex_class:
+            part = part.view(kind)[..., 0]
         part[at] = given
     except (IndexError, ValueError, TypeError, OverflowError):
         return False

@@ -28,6 +28,7 @@ from ..ir.dtypes import (
 )
 from ..ir.dtypes import bool_ as bool
 from ..tensor.frontends import moved as _V
+from ..tensor.frontends.numpy_functions import where
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
 from ..tensor.ops import complex_numbers as _Z
@@ -94,7 +95,6 @@ logical_and, logical_or, logical_xor, logical_not = _all(_E.logical_and, _E.logi
 bitwise_and, bitwise_or, bitwise_xor, bitwise_invert = _all(_E.bitwise_and, _E.bitwise_or, _E.bitwise_xor, _E.bitwise_invert)
 bitwise_left_shift, bitwise_right_shift = _lifted(_E.bitwise_left_shift), _lifted(_E.bitwise_right_shift)
 isnan, isinf, isfinite, isclose = _all(_E.isnan, _E.isinf, _E.isfinite, _E.isclose)
-where = _lifted(_E.where)
 
 # creation of arrays, movement
 tril, triu, meshgrid, broadcast_arrays = _all(_N.tril, _N.triu, _N.meshgrid, _N.broadcast_arrays)

@@ -56,14 +56,10 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
 def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | None) -> Tensor:
     if copy is False and (kind not in (None, x.dtype) or device not in (None, x.device)):
         raise ValueError(f"asarray: {x.dtype} on {x.device} as {kind or x.dtype} on {device or x.device} needs a copy")
-    out = x if kind is None else x.astype(kind)
-    out = out if device is None else out.to_device(device)
-    return _handle(out) if copy and (out is x or (out.known is None and out.node is x.node)) else out
-
-
-def _handle(x: Tensor) -> Tensor:
-    """Another handle on the same values, which are never written to; handles are."""
-    return type(x).of(x.node, x.device) if x.known is None or x.constant is not None else type(x).of_array(x.known)
+    if copy and x.known is None and x.node.data is None and thread.capture is None:
+        x.realise()  # (two tensors on one lazy node would share its memory)
+    out = x.astype(kind or x.dtype, copy=bool(copy)) if copy or kind is not None else x
+    return out if device is None else out.to_device(device)
 
 
 def _kind_of_tensors(obj: Any) -> DType | None:
@@ -163,11 +159,9 @@ def zeros_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -
 
 
 def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Tensor:
-    """Converted to another type. (Values are never shared in a way that shows, so `copy` only says whether the handle is new.)"""
-    out: Tensor = x.astype(dtype)
-    if device is not None:
-        out = out.to_device(device)
-    return _handle(out) if copy and out is x else out
+    """Converted to another type, in memory of its own unless `copy` is False."""
+    out: Tensor = x.astype(dtype, copy=copy)
+    return out if device is None else out.to_device(device)
 
 
 __all__ = [

@@ -22,7 +22,7 @@ from ..running.assignment import lock_of
 from ..running.current_capture import current
 from ..tensor import Tensor
 from ..trees import CONTAINERS
-from ..views import Sliced, is_part, link, write
+from ..views import Sliced, at_once, is_part, link, write, written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,8 +118,10 @@ class ComplexTensor(Tensor):
         links = value.links if isinstance(value, Tensor) else None
         if links is not None and links.base is self and type(links.place) is Sliced and links.place.key == _of_node(key):
             return  # x[key] += y: the part was written to already
+        value = Tensor(value) if isinstance(value, list) else value
         with lock_of(self):
-            write(self, interleaved(_setitem(self.pair, lowered(key, []), lowered(_tensor(value), []))))
+            if not (at_once(self) and written(self, key, value)):
+                write(self, interleaved(_setitem(self.pair, lowered(key, []), lowered(_tensor(value), []))))
 
     def assign(self, value: Any) -> Any:
         """Give this tensor other values, broadcast to its shape."""

@@ -52,7 +52,7 @@ def _swapped(array: Any) -> Any:
     return array.swapaxes(-1, -2)
 
 
-reshape, ravel = reshaping(lifted(_reshape, M.reshape_to)), reshaping(lifted(_ravel), rows=True)
+reshape, ravel = reshaping(lifted(_reshape, M.reshape_to)), reshaping(lifted(_ravel, M.flatten), rows=True)
 reshape_to, squeeze, expand_dims = (reshaping(lifted(f)) for f in (M.reshape_to, M.squeeze, M.expand_dims))
 permute, permute_dims = permuting(lifted(_permute, M.permute_dims), _transposed), permuting(lifted(M.permute_dims), _transposed)
 swapaxes, moveaxis = permuting(lifted(M.swapaxes), lambda a, i, j: a.swapaxes(i, j)), permuting(lifted(M.moveaxis), _moved)

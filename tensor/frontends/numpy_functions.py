@@ -210,7 +210,8 @@ _into = into
 
 
 # functions whose arguments differ ---------------------------------------------------------------------------------
-def _where(condition: Any, *values: Any) -> Any:
+def where(condition: Any, *values: Any) -> Any:
+    """Elements of the first value where a condition holds, else of the second; without values the places where it holds, as `nonzero`."""
     return _lifted(E.where)(condition, *values) if values else _lifted(S.nonzero)(condition)
 
 
@@ -259,7 +260,7 @@ def _result_type(*given: Any) -> Any:
 
 
 SPECIAL: dict[str, Callable[..., Any]] = {
-    "where": _where, "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
+    "where": where, "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
     "ravel": lambda a, order="C": ravel(_tensor(a)) if order in ("C", "K", "A") else _no_twin(),
     "round": rounded_to, "around": rounded_to, "copy": lambda a, order="K", subok=False: _tensor(a).copy(),
     "shape": lambda a: a.shape, "ndim": lambda a: a.ndim, "iscomplexobj": lambda x: x.dtype.kind == "c", "isrealobj": lambda x: x.dtype.kind != "c",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..running.pools import POOLED_FROM, host_array
+from ..running.pools import POOLED_FROM, host_array, release
 
 Array = np.ndarray[Any, Any]
 
@@ -136,6 +136,7 @@ def variance(x: Array, axis: int | tuple[int, ...] | None, correction: float, ke
     mean = np.true_divide(mean, count)
     away = np.asarray(binary(np.subtract, x, mean, x.dtype))
     total = reduced(np.add, np.multiply(away, away, out=away), axis, keepdims)
+    release(away, away.nbytes)
     return np.true_divide(total, count - correction if count > correction else 0)
 
 
@@ -146,3 +147,25 @@ def joined(function: Callable[..., Array], arrays: Sequence[Array], axis: int | 
     if shape is None or count * kind.itemsize < POOLED_FROM:
         return function(arrays, axis=axis)
     return function(arrays, axis=axis, out=room(shape, kind, count))
+
+
+def squares(x: Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> Any:
+    """The sum of squares."""
+    squared = np.asarray(unary(np.square, x))
+    total = reduced(np.add, squared, axis, keepdims)
+    release(squared, squared.nbytes)
+    return total
+
+
+def clipped(x: Array, low: float, high: float) -> Any:
+    """x kept between two numbers."""
+    return np.clip(x, low, high, out=room(x.shape, x.dtype, x.size) if x.flags.c_contiguous else None)
+
+
+def selected(x: Array, mask: Array) -> Array:
+    """x[mask], of a mask of rows: where it changes often, the places of what it selects are found first."""
+    n = mask.size
+    if mask.ndim == 1 and x.size >= FROM and len(x) == n and n < 64 * (count := int(np.count_nonzero(mask))) < 63 * n:
+        shape = (count, *x.shape[1:])
+        return x.take(mask.nonzero()[0], axis=0, out=room(shape, x.dtype, count * (x.size // n)), mode="clip")
+    return x[mask]

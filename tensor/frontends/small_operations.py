@@ -24,18 +24,21 @@ from ..graph.nodes import constant_of
 from ..graph.nodes import leaf as bare_leaf
 from ..graph.promotion import default_float, default_of, dtype_of, promote
 from ..handle import Constant, TensorHandle
+from ..ops import complex_numbers as Z
 from ..ops import creation as C
 from ..ops import elementwise as E
+from ..ops import fft as F
 from ..ops import indexing as I
 from ..ops import joining as J
 from ..ops import linalg as L
 from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
+from ..ops.complex_numbers import as_complex, memory_of
 from ..running import buffers
 from ..running.current_capture import thread
 from ..running.numpy_evaluation import OPERATORS
-from ..running.numpy_share import SMALL_GRAPH, kernels_only
+from ..running.numpy_share import SMALL_ARRAY, kernels_only
 from ..running.observers import WATCH, timed
 from ..running.pools import POOLED_FROM
 from . import quick_arrays as Q
@@ -43,8 +46,6 @@ from . import quick_arrays as Q
 Array = np.ndarray[Any, Any]
 Rule = Callable[..., Any]
 
-SMALL_ARRAY = 1 << 19
-"""Elements up to which NumPy's operations, one after the other, take less time than graphs of consumers' calls, whose parts are small."""
 _INDICES = "?bBhHiIlq"
 MOST_VIEWED = 1 << 40
 """Elements of an array of which a small part is taken, which costs nothing."""
@@ -52,11 +53,11 @@ PLAIN = "?bBhHiIlLqQfd"
 """NumPy's letters of the types whose arithmetic is ours."""
 _ERRORS = (
     np.linalg.LinAlgError, TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, AttributeError, TilewrightError,
-    RuntimeError,  # (the context is entered already: a finaliser or a handler of signals computes in the middle of an operation)
+    KeyError, RuntimeError,  # (the context is entered already: a finaliser or a handler of signals computes in the middle of an operation)
 )  # fmt: skip
 _PLAIN = frozenset({int, float, bool, NoneType, slice, EllipsisType})
 """Classes of arguments that are passed on."""
-_OWN = frozenset({int, float, bool, str, NoneType, slice, EllipsisType, DType})
+_OWN = _PLAIN | {str, DType, type}
 
 
 class _Quiet(threading.local):
@@ -86,6 +87,15 @@ def _array(tensor: Any, most: int) -> Array | None:
     return array if array is not None and array.size <= most and array.dtype.char in PLAIN else None
 
 
+def _complex_array(x: Any) -> Array:
+    """The array of a complex tensor that has values. Raises TypeError for others."""
+    node = x.node
+    data = None if node.tracked or x.device != "cpu" else node.data
+    if data is None or node.size > 2 * SMALL_ARRAY:
+        raise TypeError
+    return as_complex(data.array)
+
+
 def _known(x: Any) -> Any:
     """An argument with arrays in place of tensors. Raises TypeError for what is none of a small operation's."""
     kind = type(x)
@@ -94,9 +104,9 @@ def _known(x: Any) -> Any:
         if array is not None:
             return array
     elif kind in _OWN:
-        if kind is DType and x.kind == "c":
-            raise TypeError
         return x
+    elif kind is TensorHandle.complex_as:
+        return _complex_array(x)
     elif kind is tuple or kind is list:
         return kind([e if type(e) in _PLAIN else _known(e) for e in x])
     elif isinstance(x, np.generic) or kind is np.ndarray:
@@ -109,10 +119,10 @@ def _known(x: Any) -> Any:
 def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A rule's answer for small tensors that are known: tensors with its values; None where a graph has to be built. What is made of
     constants only remembers how, so that kernels know as much of it as of a graph."""
-    tensor = TensorHandle.made_as
+    tensor, pairs = TensorHandle.made_as, TensorHandle.complex_as
     given: list[Any] = []
     lazy: list[Any] = []
-    known = plain = False
+    known = plain = paired = False
     constant = True
     try:
         for a in args:
@@ -122,7 +132,7 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
                 if array is None:
                     array = _array(a, MOST_VIEWED if rule is _getitem else SMALL_ARRAY)
                     if array is None:
-                        if a.node.data is not None or a.node.size > SMALL_GRAPH or a.node.tracked or a.device != "cpu":
+                        if a.node.data is not None or a.node.size > SMALL_ARRAY or a.node.tracked or a.device != "cpu":
                             return None
                         lazy.append((len(given), a))
                     elif a.node.data is None:
@@ -135,12 +145,17 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
                 given.append(array)
             elif kind in _PLAIN:
                 given.append(a)
+            elif kind is pairs or kind is complex:
+                paired, constant = True, False
+                given.append(a if kind is complex else _complex_array(a))
             else:
                 given.append(_known(a))
-                constant = constant and (kind is DType or _of_numbers(a))
+                constant = constant and (kind in _OWN or _of_numbers(a))
         options = {k: v if type(v) in _PLAIN else _known(v) for k, v in kwargs.items()} if kwargs else kwargs
         if kernels_only():
             return None
+        if paired:
+            rule, known = COMPLEX_RULES[rule], True
         if not constant:
             if not known and (lazy or plain):
                 return None
@@ -152,9 +167,12 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
         if found is None or (type(found) is np.ndarray and found.size > SMALL_ARRAY):
             return None
         if constant:
-            if isinstance(found, (tuple, list)) or found.size > SMALL_GRAPH:
+            if type(found) is list:
                 return None
-            made = tensor.of_array(np.array(found))  # (what is written to another's memory is none of its)
+            if isinstance(found, tuple) or np.iscomplexobj(found):
+                return tensors(found)
+            fresh = found.base is None and not any(found is x for x in given)
+            made = tensor.of_array(found if fresh else np.array(found))  # (what is written to another's memory is none of its)
             parts = [a.constant if type(a) is tensor else x for a, x in zip(args, given, strict=True)]  # (`given` has lists of its own)
             if all(type(a) is not tensor or p is not None for a, p in zip(args, parts, strict=True)):  # (another thread may write to one)
                 made.constant = Constant.of(function, parts, options)
@@ -216,7 +234,9 @@ def tensors(found: Any) -> Any:
     if type(found) is not np.ndarray:
         found = np.asarray(found)
     if found.dtype.char not in PLAIN:
-        raise TypeError
+        if found.dtype.char not in "FD":
+            raise TypeError
+        return TensorHandle.complex_as.of(memory_of(found))
     if found.nbytes < POOLED_FROM and buffers.ACCOUNT.cap is None:
         return TensorHandle.made_as.of_array(found)
     return TensorHandle.made_as.of(bare_leaf(buffers.computed(found)))
@@ -292,10 +312,14 @@ UFUNCS[_divide] = np.true_divide, "f"
 
 
 def _power(a: Any, b: Any) -> Any:
+    if type(a) in (int, float) and isinstance(b, np.ndarray) and b.dtype.kind == "f":
+        return np.power(b.dtype.type(a), b)
     if not isinstance(a, np.ndarray) or a.dtype.kind != "f" or _paired(a, b) is None:
         return None
     if type(b) in (int, float) and abs(b) <= 64 and b % 1 == 0:
         return np.ones_like(a) if not b else Q.power(a, int(b)) if b > 0 else np.true_divide(1.0, Q.power(a, -int(b)))
+    if type(b) is float and b == 0.5 and not (a == -np.inf).any():
+        return np.add(out := np.sqrt(a), 0.0, out=out)  # (a power has no negative zero)
     return OPERATORS["pow"](a, b)
 
 
@@ -308,13 +332,15 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
     if x.dtype.kind != "f" or not all(v is None or _paired(x, v) is x.dtype for v in (min, max)) or (min is None and max is None):
         return None
+    if type(min) in (int, float) and type(max) in (int, float):
+        return Q.clipped(x, min, max)
     out = x if min is None else np.asarray(Q.binary(np.maximum, x, min, x.dtype))
     return out if max is None else Q.binary(np.minimum, out, max, x.dtype)
 
 
 def _astype(x: Any, dtype: DTypeLike) -> Any:
     to = dtype_of(dtype)
-    return None if to.narrow or to.kind == "c" or (x.dtype.kind == "f" and to.is_int) else Q.converted(x, to.np)
+    return None if to.narrow or (x.dtype.kind == "c" and to.kind != "c") else Q.converted(x, to.np)
 
 
 # reductions -------------------------------------------------------------------------------------------------------
@@ -331,6 +357,8 @@ def _sum(function: Any) -> Rule:
             x = Q.converted(x, to.np)
             if to.kind != "f":
                 return function.reduce(x, axis=_axes(axis), keepdims=keepdims, dtype=to.np)
+        if axis is None and function is np.add and x.dtype.kind == "b":
+            return np.count_nonzero(x, keepdims=keepdims)
         return Q.reduced(function, x, _axes(axis), keepdims)
 
     return rule
@@ -365,8 +393,13 @@ def _std(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = Fal
 
 def _running(name: str) -> Rule:
     def rule(x: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
-        plain = dtype is None and not include_initial and (axis is not None or x.ndim == 1)
-        return getattr(x, name)(axis=axis) if plain else None
+        if dtype is not None or not x.ndim or (axis is None and x.ndim != 1):
+            return None
+        out = getattr(x, name)(axis=axis)
+        if not include_initial:
+            return out
+        first = np.full_like(out.take([0], axis) if out.size else out, name == "cumprod")
+        return np.concatenate([first, out], axis=axis or 0) if out.size else None
 
     return rule
 
@@ -431,6 +464,9 @@ def _getitem(x: Any, key: Any) -> Any:
             return None
         if type(i) not in BASIC and not (isinstance(i, np.ndarray) and i.dtype.char in _INDICES):
             return None
+    first, rest = (key[0], key[1:]) if type(key) is tuple and key else (key, ())
+    if isinstance(first, np.ndarray) and first.dtype.kind == "b" and all(i is Ellipsis or i == slice(None) for i in rest):
+        return Q.selected(x, first) if len(rest) < x.ndim else x[key]
     return x[key]
 
 
@@ -441,8 +477,13 @@ def _take(x: Any, indices: Any, axis: Any = None) -> Any:
 def _matmul(a: Any, b: Any) -> Any:
     if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim and a.dtype == b.dtype and a.dtype.kind != "b"):
         return None
-    inner = max(a.shape[-1], 1)
-    return np.matmul(a, b) if (a.size // inner) * (b.size // inner) <= SMALL_ARRAY else None
+    return np.matmul(a, b) if _product_size(a, b) <= SMALL_ARRAY else None
+
+
+def _product_size(a: Array, b: Array) -> int:
+    """Elements of a product of matrices."""
+    lead = a.shape[:-2] if a.shape[:-2] == b.shape[:-2] else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return _elements(lead) * (a.shape[-2] if a.ndim > 1 else 1) * (b.shape[-1] if b.ndim > 1 else 1)
 
 
 def _shape(shape: Any) -> tuple[int, ...] | None:
@@ -454,7 +495,11 @@ def _norm(x: Any, axis: Any = None, keepdims: bool = False, ord: float = 2) -> A
     if ord != 2 or not _double(x.dtype):
         return None
     x = x if x.dtype.kind == "f" else x.astype(np.float64)
-    return np.sqrt(Q.reduced(np.add, Q.unary(np.square, x), _axes(axis), keepdims))
+    return np.sqrt(Q.squares(x, _axes(axis), keepdims))
+
+
+def _tuple(kind: Any, parts: Any) -> Any:
+    return kind(*parts)
 
 
 def _matrix(function: Rule, result: type | None = None) -> Rule:
@@ -469,10 +514,90 @@ def _matrix(function: Rule, result: type | None = None) -> Rule:
     return rule
 
 
+def _complex_product(a: Any, b: Any) -> Any:
+    return np.matmul(a, b) if a.ndim and b.ndim and _product_size(a, b) <= SMALL_ARRAY else None
+
+
 def _vecdot(a: Any, b: Any, axis: int = -1) -> Any:
     if _paired(a, b) is None or a.dtype.kind == "b" or axis >= 0 or axis < -min(a.ndim, b.ndim) or a.shape[axis] != b.shape[axis]:
         return None
-    return np.einsum("...i,...i->...", np.moveaxis(a, axis, -1), np.moveaxis(b, axis, -1))
+    return np.vecdot(a, b, axis=axis)
+
+
+def _numpys(function: Rule, kinds: str = "biuf") -> Rule:
+    """NumPy's function of arrays of one type, and of other arguments."""
+
+    def rule(*args: Any, **options: Any) -> Any:
+        kind = args[0].dtype
+        if kind.kind not in kinds or any(isinstance(a, np.ndarray) and a.dtype is not kind for a in (*args[1:], *options.values())):
+            return None
+        return function(*args, **options)
+
+    return rule
+
+
+def _diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    parts = [p for p in (prepend, x, append) if p is not None]
+    if n < 1 or any(p.dtype is not x.dtype or p.ndim != x.ndim for p in parts):
+        return None
+    return np.diff(np.concatenate(parts, axis=axis) if len(parts) > 1 else x, n, axis)
+
+
+def _repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    if isinstance(repeats, np.ndarray) and (repeats.dtype.kind not in "iu" or repeats.ndim != 1):
+        return None
+    return x.repeat(repeats, axis) if (x.ndim or axis is None) and x.size * int(np.max(repeats, initial=0)) <= SMALL_ARRAY else None
+
+
+def _of_matrix(function: Rule) -> Rule:
+    return lambda x, k=0: function(x, k) if x.ndim > 1 and type(k) is int else None
+
+
+def _tile(x: Any, times: Any) -> Any:
+    return np.tile(x, times) if x.size * abs(_elements(times)) <= SMALL_ARRAY else None
+
+
+def _outer(a: Any, b: Any) -> Any:
+    return np.multiply.outer(a, b) if a.ndim == b.ndim == 1 and a.dtype is b.dtype and a.size * b.size <= SMALL_ARRAY else None
+
+
+def _along(x: Any, indices: Any, axis: int = -1) -> Any:
+    return np.take_along_axis(x, indices, axis) if indices.dtype.kind == "i" and x.shape[:axis] == indices.shape[:axis] else None
+
+
+def _search(x1: Any, x2: Any, side: Any = "left", sorter: Any = None) -> Any:
+    if not isinstance(x2, np.ndarray) or x1.dtype is not x2.dtype or x1.ndim != 1 or side not in ("left", "right"):
+        return None
+    return S._searched(x1 if sorter is None else x1[sorter], x2, side)
+
+
+def _linspace(start: Any, stop: Any, num: int, dtype: Any = None, endpoint: bool = True) -> Any:
+    kind = default_float() if dtype is None else dtype_of(dtype)
+    fits = type(start) in (int, float) and type(stop) in (int, float) and type(num) is int and kind.kind == "f" and not kind.narrow
+    return np.linspace(start, stop, num, endpoint).astype(kind.np, copy=False) if fits and num <= SMALL_ARRAY else None
+
+
+def _transform(name: str) -> Rule:
+    """NumPy's Fourier transform of numbers of 32 or 64 bits, or pairs of them, along one dimension."""
+    function = getattr(np.fft, name)
+
+    def rule(x: Any, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+        real = name in ("rfft", "ihfft")
+        return function(x, n, axis, norm) if x.dtype.char in ("fd" if real else "fdFD") and (n or 0) <= SMALL_ARRAY else None
+
+    return rule
+
+
+def _transforms(name: str) -> Rule:
+    """The same along several dimensions."""
+    function = getattr(np.fft, name)
+
+    def rule(x: Any, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+        if x.dtype.char not in ("fd" if name == "rfftn" else "fdFD") or (s is not None and (axes is None or _elements(s) > SMALL_ARRAY)):
+            return None
+        return function(x, s, axes, norm)
+
+    return rule
 
 
 def _same(names: str, rule: Callable[..., Rule], *kinds: str) -> dict[Callable[..., Any], Rule]:
@@ -482,12 +607,12 @@ def _same(names: str, rule: Callable[..., Rule], *kinds: str) -> dict[Callable[.
 
 def _full(shape: Any, value: Any, dtype: Any = None) -> Any:
     kind = (default_of(value) if type(value) in (bool, int, float) else type_named(value.dtype)) if dtype is None else dtype_of(dtype)
-    if kind.narrow or kind.kind == "c" or (to := _shape(shape)) is None:
+    if kind.narrow or (to := _shape(shape)) is None:
         return None
     if isinstance(value, np.ndarray):
         return np.full(to, value, kind.np) if value.shape == () and value.dtype == kind.np else None
-    fits = type(value) is int or (type(value) is float and kind.kind == "f") or (type(value) is bool and kind.kind == "b")
-    return np.full(to, value, kind.np) if fits else None
+    fits = type(value) is int or (type(value) is float and kind.kind in "fc") or (type(value) is bool and kind.kind == "b")
+    return (np.full(to, value, kind.np) if value else np.zeros(to, kind.np)) if fits and str(value) != "-0.0" else None
 
 
 def _filled(value: int) -> Rule:
@@ -504,8 +629,8 @@ def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> A
     if stop is None:
         start, stop = 0, start
     kind = dtype_of(dtype) if dtype is not None else int64
-    whole = type(start) is type(stop) is type(step) is int and kind in (int32, int64)
-    return np.arange(start, stop, step).astype(kind.np, copy=False) if whole and step and (stop - start) // step <= SMALL_GRAPH else None
+    whole = type(start) is type(stop) is type(step) is int and kind in (int32, int64, float64)
+    return np.arange(start, stop, step).astype(kind.np, copy=False) if whole and step and (stop - start) // step <= SMALL_ARRAY else None
 
 
 RULES: dict[Callable[..., Any], Rule] = {
@@ -527,18 +652,49 @@ RULES: dict[Callable[..., Any], Rule] = {
     M.matrix_transpose: lambda x: x.swapaxes(-1, -2), M.transposed: lambda x: x.swapaxes(-1, -2),
     M.two_transposed: lambda x: x.T if x.ndim == 2 else None, J.concat: _concat, J.stack: _stack,
     I.getitem: _getitem, I.take: _take, S.sort: lambda x, axis=-1, descending=False, stable=True: S._sorted(x, axis, descending),
-    S.argsort: lambda x, axis=-1, descending=False, stable=True: S._order(x, axis, descending),
+    S.argsort: lambda x, axis=-1, descending=False, stable=True: S._order(x, axis, descending) if x.ndim else None,
     L.matmul: _matmul, L.vecdot: _vecdot, L.vector_norm: _norm, L.cholesky: _matrix(np.linalg.cholesky), L.inv: _matrix(np.linalg.inv),
     L.det: _matrix(np.linalg.det), L.solve: _matrix(np.linalg.solve), L.eigh: _matrix(np.linalg.eigh, L.EighResult),
-    L.svd: _matrix(np.linalg.svd, L.SVDResult), M.diagonal: lambda x, offset=0: np.diagonal(x, offset, -2, -1),
+    L.svd: _matrix(np.linalg.svd, L.SVDResult), L.qr: _matrix(np.linalg.qr, L.QRResult), L.eigvalsh: _matrix(np.linalg.eigvalsh),
+    L.svdvals: _matrix(lambda x: np.linalg.svd(x, compute_uv=False)), L.slogdet: _matrix(np.linalg.slogdet, L.SlogdetResult),
+    L.outer: _outer, L.trace: _numpys(lambda x, offset=0: np.trace(x, offset, -2, -1), "f"), J.diff: _diff, J.repeat: _repeat, J.tile: _tile,
+    J.roll: _numpys(np.roll), C.tril: _numpys(_of_matrix(np.tril)), C.triu: _numpys(_of_matrix(np.triu)), C.linspace: _linspace,
+    C.meshgrid: _numpys(lambda *arrays, indexing="xy": list(np.meshgrid(*arrays, indexing=indexing))), I.take_along_axis: _along,
+    S.searchsorted: _search, S.isin: _numpys(np.isin), S.nextafter: _numpys(np.nextafter, "f"), E.signbit: _numpys(np.signbit, "f"),
+    E.copysign: _binary(np.copysign, "f"), Z.real: _numpys(np.positive, "iuf"), Z.conj: _numpys(np.positive, "iuf"), Z.imag: _numpys(np.zeros_like, "iuf"),
+    S.nonzero: lambda x: np.nonzero(x) if x.ndim else None, R.cumsum: _running("cumsum"), R.cumprod: _running("cumprod"),
+    S.unique_counts: lambda x: _tuple(S.UniqueCounts, np.unique_counts(x)),
+    S.unique_inverse: lambda x: _tuple(S.UniqueInverse, np.unique_inverse(x)), S.unique_all: lambda x: _tuple(S.UniqueAll, np.unique_all(x)),
+    **{getattr(F, name): _transform(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+    **{getattr(F, name): _transforms(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")}, M.flatten: lambda x, start=0, stop=-1: x.reshape(-1) if (start, stop) == (0, -1) else None,
+    M.diagonal: lambda x, offset=0: np.diagonal(x, offset, -2, -1),
     C.broadcast_arrays: _together, E.astype: _astype, C.full: _full, C.zeros: _filled(0), C.ones: _filled(1), C.empty: _filled(0),
     C.eye: _eye, C.arange: _arange, S.unique_values: lambda x: np.unique(x, equal_nan=False),
 }  # fmt: skip
 """By function of nodes, the function of arrays that is the same where it answers."""
 
-SILENT = frozenset(RULES[f] for f in (
-    E.isnan, E.isinf, E.isfinite, E.logical_not, E.logical_and, E.logical_or, E.bitwise_invert, E.where, R.any, R.all, R.argmax, R.argmin,
-    R.max, R.min, R.count_nonzero, M.reshape_to, M.permute_dims, M.squeeze, M.expand_dims, M.broadcast_to, M.flip, M.moveaxis, M.swapaxes,
-    M.transposed, J.concat, J.stack, I.getitem, I.take, C.broadcast_arrays, M.diagonal,
-))  # fmt: skip
-"""Rules that no number makes NumPy warn of."""
+
+def _whole(function: Rule) -> Rule:
+    """A function of complex arrays and floats of one precision, and of numbers."""
+
+    def rule(*args: Any, **options: Any) -> Any:
+        sizes = {a.dtype.itemsize // (1 + (a.dtype.kind == "c")) for a in args if isinstance(a, np.ndarray) and a.dtype.kind in "fc"}
+        alike = len(sizes) == 1 and all(a.dtype.kind in "fc" for a in args if isinstance(a, np.ndarray))
+        return function(*args, **options) if alike else None
+
+    return rule
+
+
+COMPLEX_RULES: dict[Rule, Rule] = {
+    **{RULES[getattr(E, name)]: _whole(getattr(np, name)) for name in (
+        "add", "subtract", "multiply", "divide", "negative", "absolute", "square", "exp", "log", "sqrt", "equal", "not_equal", "isfinite", "isnan",
+    )},
+    RULES[Z.real]: lambda x: np.array(x.real), RULES[Z.imag]: lambda x: np.array(x.imag), RULES[Z.conj]: np.conjugate,
+    RULES[L.matmul]: _whole(_complex_product), RULES[R.sum]: lambda x, axis=None, keepdims=False: x.sum(axis=_axes(axis), keepdims=keepdims),
+    RULES[R.mean]: lambda x, axis=None, keepdims=False: x.mean(axis=_axes(axis), keepdims=keepdims) if x.size else None,
+    **{RULES[f]: RULES[f] for f in (
+        M.reshape_to, M.permute_dims, M.squeeze, M.expand_dims, M.broadcast_to, M.flip, M.moveaxis, M.swapaxes, M.matrix_transpose, M.transposed,
+        M.two_transposed, M.diagonal, J.concat, J.stack, I.getitem, M.flatten, E.astype, F.fft, F.ifft, F.irfft, F.hfft, F.fftn, F.ifftn, F.irfftn,
+    )},
+}  # fmt: skip
+"""By rule, the one of complex arrays."""

@@ -151,13 +151,11 @@ def _nextafter(x: Array, y: Array) -> Array:
 
 
 def _sorted(x: Array, axis: int, descending: bool) -> Array:
-    """Sorted along an axis, NaN last; stable."""
+    """Sorted along an axis; NaN is larger than all."""
     import numpy as np
 
-    if not descending:
-        return np.sort(x, axis=axis, kind="stable")
-    out: Array = np.take_along_axis(x, _order(x, axis, True), axis)
-    return out
+    out: Array = np.sort(x, axis=axis)
+    return np.flip(out, axis) if descending else out
 
 
 def _order(x: Array, axis: int, descending: bool) -> Array:
@@ -166,14 +164,43 @@ def _order(x: Array, axis: int, descending: bool) -> Array:
     import numpy as np
 
     if not descending:
-        return np.argsort(x, axis=axis, kind="stable").astype(np.int64)
-    back = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
-    out: Array = np.flip(x.shape[axis] - 1 - back, axis).astype(np.int64)
+        return _stable(x, axis)
+    back = _stable(np.flip(x, axis), axis)
+    out: Array = np.flip(x.shape[axis] - 1 - back, axis)
     return out
 
 
-def _searched(x: Array, v: Array, side: Literal["left", "right"]) -> Array:
-    """Where elements of v go in the sorted x."""
+SHORT = 1 << 10
+"""Elements of a line up to which NumPy's stable sort takes no longer than its unstable one, which has vectors."""
+
+
+def _stable(x: Array, axis: int) -> Array:
+    """The places that sort along an axis: NumPy's unstable ones, of which those of equal elements are sorted after it."""
     import numpy as np
 
-    return np.asarray(np.searchsorted(x, v, side=side), np.int64)
+    if x.shape[axis] <= SHORT or x.dtype.itemsize < 4 or x.dtype.kind not in "iuf":
+        return np.argsort(x, axis=axis, kind="stable").astype(np.int64, copy=False)
+    lines = np.moveaxis(x, axis, -1)
+    order = np.argsort(lines, axis=-1)
+    ranked = np.take_along_axis(lines, order, -1)
+    before, behind = ranked[..., :-1], ranked[..., 1:]
+    new = (before != behind) & ~np.isnan(before)
+    if not new.all():
+        # the key of a place: which of the distinct elements it has, and the place
+        n = lines.shape[-1]
+        order[..., 1:] += np.cumsum(new, axis=-1, dtype=np.int64) * n
+        order.sort(axis=-1)
+        order %= n
+    return np.moveaxis(order.astype(np.int64, copy=False), -1, axis)
+
+
+def _searched(x: Array, v: Array, side: Literal["left", "right"]) -> Array:
+    """Where elements of v go in the sorted x. Many are looked for in their order, so that the next one's place is near."""
+    import numpy as np
+
+    if min(x.size, v.size) <= SHORT or (v.ravel()[1:] >= v.ravel()[:-1]).all():
+        return np.asarray(np.searchsorted(x, v, side=side), np.int64)
+    order = np.argsort(v, axis=None)
+    out: Array = np.empty(v.size, np.int64)
+    out[order] = np.searchsorted(x, v.ravel()[order], side=side)
+    return out.reshape(v.shape)

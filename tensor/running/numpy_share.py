@@ -20,6 +20,8 @@ from .observers import NANS
 
 SMALL_GRAPH = 1 << 13
 """Work at which a kernel begins to be worth its compilation, however often it runs."""
+SMALL_ARRAY = 1 << 21
+"""Elements up to which NumPy's operations, one after the other, take less time than graphs of consumers' calls, whose parts are small."""
 MOST_WORK = 1 << 22
 """Work of a graph that is a kernel's from its second time on."""
 ENOUGH_WORK = 1 << 25

@@ -63,8 +63,8 @@ def test_functions_of_one_array(kind: str) -> None:
         for options in ({}, {"axis": 1}, {"axis": -2, "keepdims": True}):
             same(f, matrix, **options)
     for to in KINDS:
+        same(E.astype, Tensor(abs(values(kind)[:3])) if kind.startswith("f") and not to.startswith("f") else x, to)
         if not (kind.startswith("f") and not to.startswith("f")):
-            same(E.astype, x, to)
             same(R.sum, x, dtype=to)
     same(R.var, x, correction=1.5)
     same(R.cumulative_sum, matrix, axis=0)
@@ -101,7 +101,13 @@ def test_movement_indices_and_products() -> None:
         (I.take, (a, Tensor(np.array([1, -1]))), {"axis": 1}), (S.sort, (a,), {"descending": True}), (S.argsort, (b,), {"axis": 0}),
         (L.matmul, (a, b), {}), (L.matmul, (b[0], b[0]), {}), (L.vecdot, (b, b), {"axis": -2}), (L.vector_norm, (a,), {"axis": (0, 2)}),
         (L.cholesky, (square,), {"upper": True}), (L.inv, (square,), {}), (L.det, (square,), {}), (L.solve, (square, b.T), {}), (L.eigh, (square,), {}),
-        (L.svd, (b,), {"full_matrices": False}), (C.broadcast_arrays, (a[0], a), {}),
+        (L.svd, (b,), {"full_matrices": False}), (L.qr, (b,), {}), (L.svdvals, (b,), {}), (L.eigvalsh, (square,), {}), (L.slogdet, (square,), {}),
+        (L.outer, (b[0], b[1]), {}), (L.trace, (b,), {"offset": 1}), (J.diff, (b,), {"n": 2, "axis": 0, "append": b[:1]}),
+        (J.repeat, (b, 2), {"axis": 1}), (J.repeat, (b, Tensor(np.array([2, 0, 1, 3]))), {"axis": 0}), (J.tile, (b, (2, 1, 1)), {}),
+        (J.roll, (a, (1, 2)), {"axis": (0, -1)}), (C.tril, (a,), {"k": 1}), (C.triu, (a,), {}), (C.meshgrid, (b[0], b[1]), {"indexing": "ij"}),
+        (I.take_along_axis, (b, Tensor(np.array([[2, -1]] * 4))), {"axis": 1}), (S.searchsorted, (b[0], b), {"side": "right"}),
+        (S.isin, (b, b[0]), {}), (S.nonzero, (b,), {}), (S.unique_all, (b,), {}), (S.unique_counts, (b,), {}), (S.unique_inverse, (b,), {}),
+        (R.cumulative_sum, (b,), {"axis": 1, "include_initial": True}), (M.flatten, (a,), {}), (C.broadcast_arrays, (a[0], a), {}),
     ]  # fmt: skip
     assert all(same(f, *args, **kwargs) for f, args, kwargs in calls)
     for key in (
@@ -114,6 +120,71 @@ def test_movement_indices_and_products() -> None:
         (),
     ):
         assert same(I.getitem, a, key)
+
+
+@pytest.mark.parametrize("kind", ("complex64", "complex128"))
+def test_complex_functions_at_once(kind: str) -> None:
+    array = (np.arange(12).reshape(3, 4) - 5 + 1j * np.arange(12)[::-1].reshape(3, 4)).astype(kind)
+    x, real = xp.asarray(array), array.real.copy()
+    found = {
+        "add": x + 1j, "mul": x * x, "div": real / x, "abs": abs(x), "conj": x.conj(), "part": x[1:, ::2], "sum": x.sum(0), "real": xp.real(x),
+        "product": x @ x.mT, "joined": xp.concat([x, x], axis=1), "fft": xp.fft.fft(x), "back": xp.fft.irfft(x, n=5, axis=0),
+        "from real": xp.fft.rfft(xp.asarray(real)), "both": xp.fft.ifftn(x), "as": xp.asarray(real).astype(kind), "same": x == x.conj(),
+    }  # fmt: skip
+    wanted = {
+        "add": array + 1j, "mul": array * array, "div": real / array, "abs": abs(array), "conj": array.conj(), "part": array[1:, ::2],
+        "sum": array.sum(0), "real": real, "product": array @ array.T, "joined": np.concatenate([array, array], axis=1), "fft": np.fft.fft(array),
+        "back": np.fft.irfft(array, n=5, axis=0), "from real": np.fft.rfft(real), "both": np.fft.ifftn(array), "as": real.astype(kind),
+        "same": array == array.conj(),
+    }  # fmt: skip
+    for name, y in found.items():
+        assert y.known is not None or y.node.data is not None, name
+        assert y.numpy().dtype == wanted[name].dtype and np.allclose(y.numpy(), wanted[name], rtol=1e-5, atol=1e-5), name
+    part, old = x[1:], x + 0
+    part[0, :2] = xp.asarray(real[0, :2])
+    x[:, 3] *= 2j
+    array[1, :2], array[:, 3] = real[0, :2], array[:, 3] * 2j
+    assert np.array_equal(x.numpy(), array) and np.array_equal(part.numpy(), array[1:]) and not np.array_equal(old.numpy(), array)
+
+
+def test_copies_have_memory_of_their_own() -> None:
+    for size in (3, 20_000):
+        array = np.arange(float(size))
+        for x in (
+            xp.asarray(array.copy()),
+            Tensor(array) * 1.0,
+            xp.asarray(np.stack([array, array]))[0],
+            xp.ones(size),
+            xp.asarray(array + 1j),
+        ):
+            before = x.numpy().copy()
+            for y in (xp.asarray(x, copy=True), xp.astype(x, x.dtype), x.astype(x.dtype), x.copy(), np.copy(x)):
+                y.numpy()[...] = 7
+                assert np.array_equal(x.numpy(), before)
+
+
+def test_sorted_places_of_equal_elements_are_in_order() -> None:
+    rng = np.random.default_rng(0)
+    ties = np.round(rng.standard_normal((2, 1500)), 1)
+    for array in (
+        ties,
+        np.where(rng.random(ties.shape) < 0.1, np.nan, ties),
+        (ties * 10).astype(np.int64),
+        ties.astype(np.float32),
+        np.sort(ties),
+    ):
+        for axis in (0, 1):
+            places = np.argsort(array, axis=axis, kind="stable")
+            back = array.shape[axis] - 1 - np.flip(np.argsort(np.flip(array, axis), axis=axis, kind="stable"), axis)
+            assert np.array_equal(xp.argsort(Tensor(array), axis=axis).numpy(), places)
+            assert np.array_equal(xp.argsort(Tensor(array), axis=axis, descending=True).numpy(), back)
+            assert np.array_equal(xp.sort(Tensor(array), axis=axis).numpy(), np.sort(array, axis=axis), equal_nan=array.dtype.kind == "f")
+        row = np.sort(array[0])
+        for side in ("left", "right"):
+            assert np.array_equal(
+                xp.searchsorted(Tensor(row), Tensor(array[1]), side=side).numpy(), np.searchsorted(row, array[1], side=side)
+            )
+        assert np.array_equal(Tensor(ties[0].repeat(4))[Tensor(ties[0].repeat(4) > 0)].numpy(), ties[0].repeat(4)[ties[0].repeat(4) > 0])
 
 
 def test_what_would_be_large_is_lazy() -> None:
