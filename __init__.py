@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .tensor import operation as operation
     from .tensor import optim as optim
     from .tensor import register_gradient as register_gradient
+    from .tensor import report as report
     from .tensor import scan as scan
     from .tensor import set_default_float as set_default_float
     from .tensor import sparse as sparse
@@ -80,7 +81,7 @@ _WHERE = {
     **dict.fromkeys(
         (
             "Tensor", "Var", "checkpoint", "compute", "cond", "debug", "fori_loop", "grad", "jit", "jvp", "memory_cap", "nn", "operation", "optim",
-            "register_gradient", "scan", "set_default_float", "sparse", "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap", "while_loop",
+            "register_gradient", "report", "scan", "set_default_float", "sparse", "stop_gradient", "tree_map", "value_and_grad", "vjp", "vmap", "while_loop",
         ),
         "tensor",
     ),

@@ -23,5 +23,6 @@ from .loops import while_loop as while_loop
 from .operations import operation as operation
 from .operations import register_gradient as register_gradient
 from .running.buffers import memory_cap as memory_cap
+from .running.observers import report as report
 from .tensor import Tensor as Tensor
 from .trees import tree_map as tree_map

@@ -465,8 +465,9 @@ def _getitem(x: Any, key: Any) -> Any:
         if type(i) not in BASIC and not (isinstance(i, np.ndarray) and i.dtype.char in _INDICES):
             return None
     first, rest = (key[0], key[1:]) if type(key) is tuple and key else (key, ())
-    if isinstance(first, np.ndarray) and first.dtype.kind == "b" and all(i is Ellipsis or i == slice(None) for i in rest):
-        return Q.selected(x, first) if len(rest) < x.ndim else x[key]
+    rows = isinstance(first, np.ndarray) and first.dtype.kind == "b" and first.ndim == 1 and len(rest) < x.ndim
+    if rows and all(type(i) is slice and i == slice(None) for i in rest):
+        return Q.selected(x, first)
     return x[key]
 
 
@@ -481,7 +482,6 @@ def _matmul(a: Any, b: Any) -> Any:
 
 
 def _product_size(a: Array, b: Array) -> int:
-    """Elements of a product of matrices."""
     lead = a.shape[:-2] if a.shape[:-2] == b.shape[:-2] else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return _elements(lead) * (a.shape[-2] if a.ndim > 1 else 1) * (b.shape[-1] if b.ndim > 1 else 1)
 
@@ -521,7 +521,7 @@ def _complex_product(a: Any, b: Any) -> Any:
 def _vecdot(a: Any, b: Any, axis: int = -1) -> Any:
     if _paired(a, b) is None or a.dtype.kind == "b" or axis >= 0 or axis < -min(a.ndim, b.ndim) or a.shape[axis] != b.shape[axis]:
         return None
-    return np.vecdot(a, b, axis=axis)
+    return np.vecdot(np.moveaxis(a, axis, -1), np.moveaxis(b, axis, -1))
 
 
 def _numpys(function: Rule, kinds: str = "biuf") -> Rule:
@@ -589,7 +589,6 @@ def _transform(name: str) -> Rule:
 
 
 def _transforms(name: str) -> Rule:
-    """The same along several dimensions."""
     function = getattr(np.fft, name)
 
     def rule(x: Any, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:

@@ -71,3 +71,40 @@ def timed(kind: str, name: str, device: str = "", subject: Any = None, threads: 
     start = time.perf_counter()
     yield
     observer(Event(kind, name, start, time.perf_counter() - start, device, subject, threads))
+
+
+class WorkReport:
+    """What computed tensors while it was open: `counts` and `seconds` by what did, a name of `ROWS`."""
+
+    ROWS = ("small operations", "small graphs", "kernels", "compilations", "graphs made into kernels", "NumPy's code", "converted arrays")
+    """Of NumPy: operations at once, graphs node by node, its code between kernels (sorting, decompositions), and functions that have no twin
+    here."""
+
+    def __init__(self) -> None:
+        self.counts, self.seconds = dict.fromkeys(self.ROWS, 0), dict.fromkeys(self.ROWS, 0.0)
+        self._lock = threading.Lock()
+
+    def hear(self, event: Event) -> None:
+        """Count an event."""
+        row = _REPORTED.get(event.kind) or _REPORTED.get(event.name) or self.ROWS[5 + event.name.endswith(" of converted arrays")]
+        with self._lock:
+            self.counts[row] += 1
+            self.seconds[row] += event.seconds
+
+    def __str__(self) -> str:
+        return "\n".join(f"{self.counts[row]:9,} {row:26}{self.seconds[row] * 1e3:12,.1f} ms" for row in self.ROWS if self.counts[row])
+
+
+_REPORTED = {
+    "small operation": "small operations", "small graph": "small graphs", "kernel": "kernels", "build": "compilations",
+    "graph": "graphs made into kernels",
+}  # fmt: skip
+
+
+@contextmanager
+def report() -> Iterator[WorkReport]:
+    """Count what computes tensors while this is open, on all threads: `with tilewright.report() as done: …`, then `print(done)`, or
+    `done.counts["kernels"]` and `done.seconds["compilations"]`. Calls take some microseconds longer meanwhile."""
+    made = WorkReport()
+    with observing(made.hear):
+        yield made

@@ -51,6 +51,18 @@ def test_small_graphs_are_numpys(monkeypatch):
     assert [(e.kind, e.name) for e in heard] == [("numpy", "small operation")]
 
 
+def test_a_report_counts_by_who_computed(monkeypatch):
+    monkeypatch.delenv("TILEWRIGHT_SMALL")
+    x = array(2, 3)
+    with tw.report() as done:
+        ((x + 1.5) * 2.0).numpy()
+        np.ptp(x)
+    x + 1.0
+    assert {row: n for row, n in done.counts.items() if n} == {"small operations": 2, "converted arrays": 1}
+    assert done.seconds["small operations"] > 0 == done.seconds["kernels"]
+    assert [line.split()[:2] for line in str(done).splitlines()] == [["2", "small"], ["1", "converted"]]
+
+
 def test_nobody_is_told_after_the_watch_ends_or_of_what_failed():
     heard = []
     with pytest.raises(ZeroDivisionError), observe.observing(heard.append), observe.timed("kernel", "x"):
