@@ -219,7 +219,7 @@ def _laid(places: Sequence[ViewPlace], root: Any, memory: Any) -> Any:
     """An array that lies in `memory` as a view does in its root. Its elements are not to be read."""
     from numpy.lib.stride_tricks import as_strided
 
-    sizes = tuple(map(most, root.shape))
+    sizes = (*map(most, root.shape), *((2,) if root.complex_class else ()))  # (a complex tensor's memory has its pairs at its end)
     array = as_strided(memory, sizes, [prod(sizes[i + 1 :]) for i in range(len(sizes))])
     for p in reversed(places):
         array = _at_most(p).array(array)

@@ -28,6 +28,7 @@ DATA = {
     "tilewright/devices/cuda/host_async.hpp",
     "tilewright/devices/cuda/host_hopper.hpp",
     "tilewright/devices/cuda/host_tensor.hpp",
+    *(f"tilewright/schedules/{path.name}" for path in (ROOT / "schedules").glob("*.jsonl")),
     *(f"tilewright/search/bench/spaces/{path.name}" for path in (ROOT / "search" / "bench" / "spaces").glob("*.npz")),
 }
 

@@ -74,6 +74,7 @@ def test_distributions() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("graphs")
 def test_dropout_keeps_the_mean_and_is_one_kernel() -> None:
     x = Tensor(np.ones((100, 100), np.float32))
     y = lifted(R.dropout)(x * 2, 0.25, (5, 0))
