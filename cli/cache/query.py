@@ -47,8 +47,10 @@ def filters(args: Namespace) -> dict[str, str | int]:
 
 
 def select(cache: Cache, args: Namespace) -> list[Row]:
-    """The rows that the arguments ask for; a shape may name some of the extents only."""
-    return narrowed(cache.rows(**filters(args)), args)
+    """The rows that the arguments ask for, but for those that come with the package; a shape may name some of the extents only."""
+    from ...cache.layers import SHIPPED_RUN
+
+    return narrowed([r for r in cache.rows(**filters(args)) if r.run_id != SHIPPED_RUN], args)
 
 
 def narrowed(rows: Iterable[Row], args: Namespace) -> list[Row]:

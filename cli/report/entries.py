@@ -250,14 +250,15 @@ def short_of(row: Row) -> str:
 
 
 def measurements(cache: Cache, args: Namespace) -> list[Row]:
-    """Every measurement that the arguments ask for, of kernels without a valid schedule too, oldest first."""
+    """Every measurement that the arguments ask for, of kernels without a valid schedule too, oldest first. What comes with the package is none."""
+    from ...cache.layers import SHIPPED_RUN
     from ...ir.dtypes import dtype
 
     exact: dict[str, str | int] = {"dtype": dtype(args.dtype).name} if args.dtype else {}
     if args.threads:
         exact["threads"] = args.threads
     wanted = _wanted(args)
-    return [r for r in cache.rows(**exact) if wanted(r)]
+    return [r for r in cache.rows(**exact) if r.run_id != SHIPPED_RUN and wanted(r)]
 
 
 def entries(cache: Cache, args: Namespace, unfinished: bool = False) -> list[ReportEntry]:

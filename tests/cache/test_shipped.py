@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tilewright import named_kernels
 from tilewright.cache import Cache, CacheWarning, Key, bundles, tool_version
-from tilewright.cache.layers import Layers, Shipped
+from tilewright.cache.layers import SHIPPED_RUN, Layers, Shipped
+from tilewright.cli.cache import query
+from tilewright.cli.report import entries
 from tilewright.ir.normal_form import canonical
 from tilewright.search.warm_start import earlier_measurements
 
@@ -35,6 +38,15 @@ def test_rows_of_every_kind_answer_their_own_keys(folder: Path, make_row, key: K
         assert len(c.rows()) == 3 and len(c.rows(target=ZEN4)) == 1
         assert c.is_empty(), "no neighbours are looked for"
         assert not (folder.parent / "cache.db").exists()
+
+
+def test_commands_list_what_was_measured_and_not_what_ships(folder: Path, make_row) -> None:
+    bundles.write([make_row(run_id=SHIPPED_RUN)], folder / "znver5.jsonl")
+    with opened(folder) as c:
+        c.record([make_row(kernel="other")])
+        asked = Namespace(**dict.fromkeys(("kernel", "shape", "dtype", "device", "threads", "since", "strategy")))
+        assert len(c.rows()) == 2
+        assert [[r.key.kernel for r in listed(c, asked)] for listed in (query.select, entries.measurements)] == [["other"], ["other"]]
 
 
 def test_siblings_are_other_processors_threads_and_compilers_the_nearest_first(folder: Path, make_row, key: Key) -> None:
