@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .keys import FIELDS, TIME, Key
+from .keys import FIELDS, Key
+from .objectives import TIME
 from .ranking import Standing
 from .rows import Row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.errors import CacheError
-from .keys import FRONTS, OBJECTIVES, TIME
+from .objectives import FRONTS, OBJECTIVES, TIME
 from .rows import COLUMNS, TREE, TYPES
 
 FIELDS = ", ".join(f'"{c}"' for c in (*COLUMNS, "digest"))
@@ -35,6 +35,7 @@ AND provenance LIKE '%"{TREE}":%' ORDER BY "when" DESC, digest"""
 """The rows of kernels that differ in their sizes alone which hold a tree of sizes, the newest first."""
 
 _OBJECTIVE = " ".join(f"WHEN provenance LIKE '%\"objective\":\"{o}\"%' THEN '{o}'" for o in (*OBJECTIVES, *FRONTS) if o != TIME)
+_OBJECTIVE += " WHEN provenance LIKE '%\"objective\":\"%' THEN 'another'"
 KEYS = f"""SELECT kernel, target, threads, compiler, policy, objective, name, shape, dtype, outcome, verified, COUNT(*) AS times FROM (
     SELECT kernel, target, threads, compiler, policy, name, shape, dtype, outcome, verified, CASE {_OBJECTIVE} ELSE '{TIME}' END AS objective
     FROM measurement

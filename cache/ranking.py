@@ -15,7 +15,8 @@ from enum import StrEnum
 from typing import Any
 
 from .file_check import CacheWarning
-from .keys import ENERGIES, FRONTS, TIME, Key
+from .keys import Key
+from .objectives import ENERGIES, FRONTS, OBJECTIVES, TIME
 from .rows import Row, current_schedule
 
 
@@ -32,7 +33,10 @@ def scratch_of(row: Row) -> int | None:
 
 
 def value_of(row: Row, name: str) -> float:
-    """A row's value of one objective: seconds (the least), joules or bytes; infinity where it was not measured."""
+    """A row's value of one objective: seconds (the least), joules, bytes, or a figure of somebody's own; infinity where it was not measured."""
+    if name not in OBJECTIVES:
+        told = row.facts.get("value") if row.objective == name else None
+        return float(told) if isinstance(told, (int, float)) else float("inf")
     if name == "scratch":
         found = scratch_of(row)
         return float("inf") if found is None else float(found)

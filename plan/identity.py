@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ..cache.keys import DEFAULT_POLICY, FIXED, TIME, Key
+from ..cache.keys import DEFAULT_POLICY, FIXED, Key
+from ..cache.objectives import TIME
 from ..files.strict import canon
 from ..ir.fixed_sums import fixed
 from ..ir.kernel import Kernel

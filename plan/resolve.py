@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..cache.file_check import CacheWarning
-from ..cache.keys import DEFAULT_POLICY, FRONTS, OBJECTIVES, TIME, Key, fronts_with
+from ..cache.keys import DEFAULT_POLICY, Key
+from ..cache.objectives import FRONTS, OBJECTIVES, TIME, fronts_with
 from ..cache.ranking import Standing, scratch_of, undominated, value_of
 from ..cache.version import start_version, tool_version
 from ..ir.errors import CacheMiss, OptError
@@ -37,7 +38,7 @@ def rows_for(cache: Cache, key: Key, scratch_limit: int | None = None) -> list[R
     it is one of. Of a pair, the front. `scratch_limit`: only schedules that are known to need no more bytes, whatever they were
     searched for."""
     if scratch_limit is not None:
-        keys = [replace(key, objective=o) for o in (*OBJECTIVES, *FRONTS)]
+        keys = [replace(key, objective=o) for o in dict.fromkeys((*OBJECTIVES, *FRONTS, key.objective))]
         rows = [r for k in keys for r in cache.answers(k) if (needs := scratch_of(r)) is not None and needs <= scratch_limit]
         first = cache.answers(key)[:1]
         # what duels found to be the best stays it, where it fits; times of different searches say less

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..cache.objectives import Objective, register_objective
 from .budget import Budget, parse_seconds
 from .progress import Progress, Silent
 from .result import Job, Result
@@ -22,6 +23,7 @@ __all__ = [
     "Engine",
     "Interrupted",
     "Job",
+    "Objective",
     "Progress",
     "Recording",
     "Result",
@@ -35,6 +37,7 @@ __all__ = [
     "names",
     "parse_seconds",
     "register",
+    "register_objective",
     "seconds",
     "tune",
 ]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, get_args
 
-from ..cache.keys import TIME, Numerics, with_numerics
+from ..cache.keys import Numerics, with_numerics
+from ..cache.objectives import TIME
 from ..cache.rows import POLICY
 from ..ir import argument_checks
 from ..ir.errors import UsageError

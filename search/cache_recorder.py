@@ -24,13 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..cache.file_check import CacheWarning
-from ..cache.keys import TIME
+from ..cache.objectives import TIME
 from ..cache.ranking import FAILED
 from ..cache.rows import OBJECTIVE
 from ..cache.server.server_errors import Unreachable
 from ..files.strict import canon
 from ..ir.errors import CacheError, OptError
 from .interrupts import OutOfTime
+from .objective import SearchObjective
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key
@@ -208,6 +209,8 @@ class CacheRecorder:
         details |= {"clocks": dict(m.clocks)} if m.clocks else {}
         details |= {"energy": m.energy.json} if m.energy is not None else {}
         details |= {"scratch": m.scratch} if m.scratch is not None else {}
+        aim = SearchObjective(self.key.objective)
+        details |= {"value": aim.value(m, aim.first)} if ok and aim.own is not None and aim.able(m) else {}
         return Row(
             kernel=self.key.kernel,
             target=self.key.target,

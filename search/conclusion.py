@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..cache.keys import TIME
+from ..cache.objectives import TIME
 from ..cache.rows import OBJECTIVE, PROVISIONAL
 from ..ir.errors import MeasureError
 from ..log import logger
@@ -61,6 +61,7 @@ def snapshot(job: Job, so_far: RunState, m: Measurement, seconds: float) -> Resu
         verified=True,
         energy=None if m.energy is None else m.energy.json,
         scratch=m.scratch,
+        value=so_far.aim.value(m, so_far.aim.first) if so_far.aim.own is not None else None,
     )
 
 
@@ -200,6 +201,7 @@ def _recorded(
     return {
         "energy": None if m.energy is None else m.energy.json,
         "scratch": m.scratch,
+        "value": aim.value(m, aim.first) if aim.own is not None else None,
         "start_value": value,
         "front": tuple(results.member(f.measurement, f.confirmed) for f in sorted(decision.front, key=lambda f: aim.values(f.measurement))),
     }
@@ -369,7 +371,8 @@ class Deciding:
         self.so_far.settle(fresh)
 
     def _between(self, left: Callable[[], float]) -> Decision:
-        """Who wins. Where the finalists differ in scratch memory, the fewest bytes win, and a duel is only among equals."""
+        """Who wins. Where the finalists differ in what is not compared in pairs, such as scratch memory, the least wins, and a duel is only among
+        equals."""
         so_far, aim = self.so_far, self.so_far.aim
         finalists, start, untuned = so_far.finalists(), so_far.start(), so_far.untuned()
         failed: list[Measurement] = []
@@ -398,8 +401,12 @@ class Deciding:
                 start = None  # it failed as well
         decision = replace(decision, failed=tuple(failed))
         if rival is None and start is not None and decision.winner is not None:
-            said = f"it needs {decision.winner.measurement.scratch} bytes beside its arguments, the best start schedule {start.measurement.scratch}"
+            least, other = (aim.value(f.measurement, aim.first) for f in (decision.winner, start))
+            said = f"its {aim.first} is {aim.said(least)}, the best start schedule's {aim.said(other)}"
             decision = replace(decision, start=start, message=said)
+        if aim.own is not None and decision.winner is not None and start is not None:
+            least, other = (aim.value(f.measurement, aim.first) for f in (decision.winner, start))
+            decision = replace(decision, ratio=least / other if 0 < other < math.inf else None, paired=False)
         return decision
 
     def _front(self, decision: Decision, left: Callable[[], float]) -> Decision:

@@ -1,4 +1,4 @@
-"""What a search makes small, as its parts need it: a score for strategies, who may win, who is kept, what a duel compares.
+"""What a search makes small (`cache.objectives`), as its parts need it: a score for strategies, who may win, who is kept, what a duel compares.
 
 Strategies and limits reckon in seconds, so a score is of that size: joules count as seconds at 100 W, and bytes of scratch memory make a
 time longer, by as much again for every 64 KiB. It only guides. The finals decide by the objective itself. Of time and energy the
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ..cache.keys import ENERGIES, TIME
-from ..cache.keys import objective as named
+from ..cache.objectives import ENERGIES, TIME, Objective, own
+from ..cache.objectives import objective as named
 from ..ir.errors import UsageError
+from .result import value_text
 
 if TYPE_CHECKING:
     from ..devices import Device
@@ -49,9 +50,20 @@ class SearchObjective:
         return len(self.names) == 2
 
     @property
+    def own(self) -> Objective | None:
+        """The objective of somebody's own that this is."""
+        return own(self.text)
+
+    @property
     def energy(self) -> str:
         """What has to be measured beside the time: '', 'energy' or 'dynamic-energy'."""
-        return next((n for n in self.names if n in ENERGIES), "")
+        mine = "energy" if self.own is not None and self.own.reads_energy else ""
+        return next((n for n in self.names if n in ENERGIES), mine)
+
+    @property
+    def room(self) -> float | None:
+        """The ratio within which two figures are equal, so that the time decides; None where the finals compare what is made small in pairs."""
+        return self.own.close if self.own is not None else 1.0 if self.first == "scratch" else None
 
     @property
     def first(self) -> str:
@@ -61,13 +73,21 @@ class SearchObjective:
     # measurements ---------------------------------------------------------------------------------------------------
     def able(self, m: Measurement) -> bool:
         """Whether everything was measured that the objective is about."""
-        return m.t_min is not None and (not self.energy or m.energy is not None) and ("scratch" not in self.names or m.scratch is not None)
+        if m.t_min is None or (self.energy and m.energy is None) or ("scratch" in self.names and m.scratch is None):
+            return False
+        return self.own is None or math.isfinite(self.own.figure(m))
 
     def value(self, m: Measurement, name: str) -> float:
-        """Seconds, joules or bytes. Where joules are not known (of what was rejected as slow), those at 100 W."""
+        """Seconds, joules, bytes, or a figure of somebody's own. Where joules are not known (of what was rejected as slow), those at 100 W."""
+        if self.own is not None and name == self.text:
+            return self.own.figure(m) if m.t_min is not None and (not self.own.reads_energy or m.energy is not None) else math.inf
         if name in ENERGIES:
             return (m.t_min or math.inf) * WATTS if m.energy is None else m.energy.joules
         return float(m.scratch or 0) if name == "scratch" else m.t_min or math.inf
+
+    def said(self, value: float) -> str:
+        """A figure of what is not compared in pairs, for a reader: `4096 bytes`, or with the unit that somebody's own objective states."""
+        return f"{value:.0f} bytes" if self.own is None else value_text(self.text, value)
 
     def values(self, m: Measurement) -> tuple[float, ...]:
         """Of every objective, in their order."""
@@ -82,6 +102,8 @@ class SearchObjective:
         return m if self.text == TIME or m.t_min is None else replace(m, score=self._score(m))
 
     def _score(self, m: Measurement) -> float:
+        if self.own is not None:
+            return max(self.value(m, self.text) / self.own.per_second, 1e-12)
         sizes = [self.value(m, n) / (WATTS if n in ENERGIES else 1.0) for n in self.names if n != "scratch"] or [m.t_min or math.inf]
         more = 1 + (m.scratch or 0) / SCRATCH if "scratch" in self.names else 1.0
         return float(more * math.prod(sizes) ** (1 / len(sizes)))
@@ -101,16 +123,16 @@ class SearchObjective:
 
     def ranked(self, found: Sequence[F]) -> list[F]:
         """The best first."""
-        if self.first == "scratch":
-            return sorted(found, key=lambda f: (f.measurement.scratch or 0, f.t))
+        if self.room is not None:
+            return sorted(found, key=lambda f: (self.value(f.measurement, self.first), f.t))
         return sorted(found, key=lambda f: f.t)
 
     def rivals(self, found: Sequence[F]) -> list[F]:
         """Those among whom a duel has to decide: of scratch memory, which is no matter of chance, those with the least."""
-        if self.first != "scratch" or not found:
+        if self.room is None or not found:
             return list(found)
-        least = min(f.measurement.scratch or 0 for f in found)
-        return [f for f in found if (f.measurement.scratch or 0) == least]
+        most = self.room * min(self.value(f.measurement, self.first) for f in found)
+        return [f for f in found if self.value(f.measurement, self.first) <= most]
 
     def members(self, found: Sequence[F], exact: bool = False) -> list[F]:
         """The front of two: finalists to which no other is equal or better in both. `exact`: however small the difference."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..cache import keys
-from ..cache.keys import FRONTS, TIME
+from ..cache.objectives import FRONTS, TIME, own, typed
 from ..cache.rows import POLICY
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Job:
             "--random-seed",
             str(self.random_seed),
         ]
-        words += ["--objective", self.objective] if self.objective != TIME else []
+        words += ["--objective", typed(self.objective)] if self.objective != TIME else []
         words += ["--policy", self.policy] if self.policy else []
         words += ["--start", self.start] if self.start != "auto" else []
         words += ["--budget", self.budget] if self.budget else []
@@ -80,7 +80,8 @@ class Result:
     of it here ('verified', 'unconfirmed', 'unverified'). `pinned`: somebody chose it by hand. `counts` has candidates by outcome, `repeated` those that
     turned out to be a schedule or a source that was already known, `earlier` how many earlier searches tried, which
     this one went on from. `objective`: what was made small; `energy`: of a call, where it was measured
-    (the fields of `measure.outcome.EnergyUse`); `scratch`: bytes beside the arguments; `start_value`: joules or bytes of the start schedule. `gain` is
+    (the fields of `measure.outcome.EnergyUse`); `scratch`: bytes beside the arguments; `value`: the figure of an
+    objective of somebody's own; `start_value`: joules, bytes or that figure of the start schedule. `gain` is
     about the objective. `front`: of two objectives, each member's t_min, t_med, joules, scratch, opts (JSON list) and whether it
     was checked twice, the fastest first. `minute`: the share that another minute of search is expected to gain, None where that is unknown
     or nothing is left to try. `ties`: schedules that paired timing did not tell from the answer, with their time over the answer's and its
@@ -124,6 +125,7 @@ class Result:
     objective: str = TIME
     energy: Mapping[str, Any] | None = None
     scratch: int | None = None
+    value: float | None = None
     start_value: float | None = None
     front: tuple[dict[str, Any], ...] = ()
     minute: float | None = None
@@ -189,6 +191,7 @@ class Result:
         parts += [f"{share(self.roofline_pct)} of roofline"] if self.roofline_pct else []
         parts += [f"{self.energy['joules']:.4g} J"] if self.energy else []
         parts += [f"{self.scratch} bytes of scratch"] if "scratch" in self.objective and self.scratch is not None else []
+        parts += [f"{self.objective} {value_text(self.objective, self.value)}"] if self.value is not None else []
         parts += [f"{self.gain:.2f}x the start schedule"] if self.gain else []
         parts += [f"a front of {len(self.front)}"] if self.front else []
         return f"{what}: {', '.join(parts)} ({self.origin}). {self.message}".rstrip()
@@ -207,6 +210,12 @@ def joules(value: float) -> str:
         if value < limit:
             return f"{value * scale:.4g} {unit}"
     return f"{value:.4g} J"
+
+
+def value_text(objective: str, value: float) -> str:
+    """`1.234 B`: a figure of somebody's own objective, with its unit where the objective is there to state it."""
+    found = own(objective)
+    return f"{value:.4g} {found.unit if found is not None else ''}".rstrip()
 
 
 def _title(r: Result) -> str:
@@ -229,6 +238,7 @@ def _facts(r: Result) -> list[tuple[str, str]]:
         ("energy", "" if not r.energy else energy_text(r.energy)),
         ("scratch memory", "" if r.scratch is None else f"{r.scratch} bytes"),
         ("made small", "" if r.objective == TIME else r.objective.replace(",", " and ")),
+        (r.objective, "" if r.value is None else value_text(r.objective, r.value)),
         (
             "times the start schedule's speed" if r.objective in (TIME, *FRONTS) else "times less than the start schedule's",
             "" if r.gain is None else f"{r.gain:.2f}",

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ..cache.ranking import Standing, energy_of, scratch_of
+from ..cache.objectives import FRONTS, OBJECTIVES
+from ..cache.ranking import Standing, energy_of, scratch_of, value_of
 from ..ir.errors import OptError
 from .budget import Budget
 from .objective import SearchObjective
@@ -167,6 +168,7 @@ def answer(job: Job, row: Row, opts: Schedule, seconds: float, standing: Standin
         source_sha=row.source_sha or None,
         energy=dict(energy_of(row)) or None,
         scratch=scratch_of(row),
+        value=told if (told := value_of(row, row.objective)) < math.inf and row.objective not in (*OBJECTIVES, *FRONTS) else None,
         ties=tuple(facts.get("ties") or ()),
         places=tuple(facts.get("places") or ()),
         start_value=value if isinstance(value := facts.get("start_value"), (int, float)) else None,
@@ -177,7 +179,6 @@ def answer(job: Job, row: Row, opts: Schedule, seconds: float, standing: Standin
 
 def front_of(key: Key, cache: Cache) -> tuple[dict[str, Any], ...]:
     """The members of the front of a key, as a result holds them; none where it has one objective."""
-    from ..cache.keys import FRONTS
     from ..plan.resolve import front
 
     if key.objective not in FRONTS:
@@ -258,7 +259,6 @@ def earlier_measurements(cache: Cache, key: Key, canonical: Canonical) -> Earlie
 
 
 def _measurement(row: Row, canonical: Canonical, aim: SearchObjective) -> Measurement | None:
-    from ..cache.ranking import energy_of, scratch_of, value_of
     from ..measure import Measurement, Outcome
     from ..measure.outcome import EnergyUse
     from ..plan.identity import opts_of

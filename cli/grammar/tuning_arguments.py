@@ -86,7 +86,7 @@ def run(p: Grammar) -> None:
         "--objective",
         metavar="WHAT",
         help="what to make small: time (default), energy, dynamic-energy (without what the machine takes at rest) or scratch (bytes beside "
-        "the arguments); or the front of two, such as time,scratch. Each has answers of its own",
+        "the arguments); the front of two, such as time,scratch; or one of your own (file.py:Class). Each has answers of its own",
     )
     p.add_argument("--retune", action="store_true", help="search again although a result is cached")
     p.add_argument(

@@ -47,9 +47,10 @@ def _name_kernels(parser: ArgumentParser) -> None:
 
 
 def _objectives(prefix: str, **_: Any) -> list[str]:
-    from ...cache.keys import FRONTS, OBJECTIVES
+    from ...cache.objectives import FRONTS, GROUP, OBJECTIVES
+    from ...files.plugins import entry_points
 
-    return [o for o in (*OBJECTIVES, *FRONTS) if o.startswith(prefix)]
+    return [o for o in (*OBJECTIVES, *FRONTS, *entry_points(GROUP)) if o.startswith(prefix)]
 
 
 def _is_commands(action: Action) -> bool:

@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ...cache.keys import ENERGIES, TIME, for_text
+from ...cache.keys import for_text
+from ...cache.objectives import ENERGIES, TIME
 from ...cache.ranking import energy_of, scratch_of
 from ...devices.limits import DOUBT
 from ...ir.errors import OptError, TilewrightError, UsageError

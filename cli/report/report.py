@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...cache.keys import FRONTS, for_text
-from ...cache.ranking import energy_of, scratch_of
+from ...cache.keys import for_text
+from ...cache.objectives import FRONTS, OBJECTIVES
+from ...cache.ranking import energy_of, scratch_of, value_of
 from ...ir.errors import UsageError
 from ..cache.query import shape_of
 from ..terminal.style import console, legend, stored_opts, table
@@ -220,6 +222,8 @@ def _more(r: Row) -> Iterator[tuple[str, float, str]]:
         yield "energy", used, "J"
     if scratch is not None and "scratch" in r.objective:
         yield "scratch", scratch, "B"
+    if r.objective not in (*OBJECTIVES, *FRONTS) and (value := value_of(r, r.objective)) < math.inf:
+        yield r.objective, value, ""
 
 
 def _configuration(r: Row) -> dict[str, Any]:

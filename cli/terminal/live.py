@@ -16,9 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...cache.keys import TIME
+from ...cache.objectives import TIME
 from ...measure.roofline import share
 from ...search.outlook import Outlook
+from ...search.result import value_text
 from .style import MOST_TEXT, OUTCOMES, bytes_text, clock, console, duration, factor, flops, opts_text, rate, soft_wrapped
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def reached(best: Result) -> str:
     """The rates of the best so far, and what else a search makes small."""
     used = [f"{best.energy['joules']:.3g} J"] if best.objective != TIME and best.energy else []
     used += [f"{bytes_text(best.scratch) if best.scratch else 'no'} scratch"] if "scratch" in best.objective else []
+    used += [value_text(best.objective, best.value)] if best.value is not None else []
     return "  ".join([rates(best), *used])
 
 

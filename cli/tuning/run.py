@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...cache.keys import ENERGIES, FRONTS, TIME, for_text, objective
+from ...cache.keys import for_text
+from ...cache.objectives import ENERGIES, FRONTS, TIME, objective
 from ...cache.rows import POLICY
 from ...ir.errors import MeasureError, UsageError
 from ..terminal.live import display, outcomes, rates
@@ -46,23 +47,28 @@ def opts_words(result: Result) -> list[str]:
 
 def objective_rows(result: Result) -> Iterator[tuple[str, str]]:
     """Headings and texts: the energy of a call with its doubt, the scratch memory, and how the start schedule compares. The time's are elsewhere."""
-    from ...search.result import energy_text
+    from ...search.result import energy_text, value_text
 
     if result.energy:
         yield "energy", energy_text(result.energy)
     if result.scratch is not None and "scratch" in result.objective:
         yield "scratch", f"{bytes_text(result.scratch) if result.scratch else 'none'} beside the arguments"
+    if result.value is not None:
+        yield result.objective, value_text(result.objective, result.value)
     if result.start_value is not None:
         yield f"start's {'energy' if result.objective in ENERGIES else result.objective}", start_value(result)
 
 
 def start_value(result: Result) -> str:
     """How the answer compares with the start schedule in what was made small."""
-    from ...search.result import joules
+    from ...search.result import joules, value_text
 
     assert result.start_value is not None
     energy = result.objective in ENERGIES
-    said = joules(result.start_value) if energy else bytes_text(int(result.start_value)) if result.start_value else "none"
+    if result.value is not None:
+        said = value_text(result.objective, result.start_value)
+    else:
+        said = joules(result.start_value) if energy else bytes_text(int(result.start_value)) if result.start_value else "none"
     if result.opts == result.start_opts:
         return f"{said}; it is the answer: nothing was shown to beat it"
     if energy and result.gain:

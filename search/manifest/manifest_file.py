@@ -28,7 +28,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ...cache.keys import TIME, Numerics, allowed, for_text, objective, policy, with_numerics
+from ...cache.keys import Numerics, allowed, for_text, policy, with_numerics
+from ...cache.objectives import TIME, objective
 from ...files.write_file import decoded
 from ...ir.argument_checks import LARGEST
 from ...ir.errors import OptError, TilewrightError, UsageError

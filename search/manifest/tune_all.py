@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...cache.keys import DEFAULT_POLICY, TIME, Key, for_text
+from ...cache.keys import DEFAULT_POLICY, Key, for_text
+from ...cache.objectives import TIME
 from ...ir.dtypes import dtype
 from ...ir.errors import DeviceError, OutOfTimeError, TilewrightError, UsageError
 from .. import strategy as strategies

@@ -12,15 +12,16 @@ import pytest
 from synthetic import FakeMeasurer, space
 from tilewright import cache as caches
 from tilewright import named_kernels, plan
-from tilewright.cache.keys import FRONTS, objective
+from tilewright.cache.objectives import FRONTS, objective
 from tilewright.cache.ranking import undominated, value_of
 from tilewright.ir.errors import CacheMiss, DeviceError, UsageError
 from tilewright.measure.outcome import Duel, EnergyUse, Measurement, Outcome
 from tilewright.opts.opt import Opt, parse, short
-from tilewright.search import Budget, Job, Result, Silent, Start, TuningRun, create, tune
+from tilewright.search import Budget, Job, Objective, Result, Silent, Start, TuningRun, create, register_objective, tune
 from tilewright.search.budget import Meter
 from tilewright.search.finals import Finalist
 from tilewright.search.objective import SearchObjective
+from tilewright.testing.objectives import ObjectiveTestCase
 
 Schedule = tuple[Opt, ...]
 
@@ -241,3 +242,78 @@ def test_a_limit_holds_for_start_schedules_too(filled: Any) -> None:
     store, _ = filled
     p = plan.best("softmax", {"m": 8, "n": 64}, threads=1, cache=store, scratch_limit=0)
     assert p.origin == "start" and p.built.signature.bytes_beside(1) == 0
+
+
+class FewStages(Objective):
+    """Bytes of staging and microseconds beside them: somebody's own."""
+
+    name, unit, about, close, per_second = "few-stages", "points", "memory, and the time", 1.0, 1e6
+
+    def value(self, m: Any) -> float:
+        return float(m.scratch) if m.scratch else 1.0
+
+
+class Faulty(FewStages):
+    name = "faulty"
+
+    def value(self, m: Any) -> float:
+        if m.scratch:
+            raise ValueError("no idea")
+        return 2.0
+
+
+@pytest.fixture
+def mine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.cache.objectives._registered", {})
+    register_objective(FewStages())
+    register_objective(Faulty())
+
+
+@pytest.mark.usefixtures("mine")
+def test_the_least_figure_of_ones_own_wins_and_the_time_decides_among_equals() -> None:
+    r, m, book = searched("few-stages")
+    best = min(m.seconds(o) for kind, batch in m.calls if kind == "measure" for o in batch if not m.scratch(o))
+    assert (r.value, r.t_min, r.objective) == (1.0, pytest.approx(best), "few-stages")
+    assert (
+        [w.opts for w, _ in book.winners] == [r.opts]
+        and "few-stages 1 points" in r.summary()
+        and all("few-stages" in step for step in r.history)
+    )
+
+
+@pytest.mark.usefixtures("mine")
+def test_schedules_without_a_figure_do_not_win() -> None:
+    with pytest.warns(RuntimeWarning, match="no idea"):
+        r, m, _ = searched("faulty")
+    assert r.value == 2.0 and not m.scratch(r.opts)
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("time,few-stages", "two such as"), ("few-stage", "did you mean few-stages"), ("no/such.py:Thing", "cannot be made")],
+)
+def test_what_is_no_objective_of_ones_own_is_said(asked: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        objective(asked)
+
+
+def test_an_objective_comes_from_a_file_and_answers_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.cache.objectives._registered", {})
+    (tmp_path / "own.py").write_text(
+        "from tilewright.search import Objective\nclass Half(Objective):\n    name = 'half'\n    def value(self, m): return m.t_med / 2\n"
+    )
+    where, shape = f"{tmp_path}/own.py:Half", {"m": 8, "n": 16}
+    found = tune("add", shape, threads=1, objective=where, trials=2, cache=str(tmp_path / "c.db"))
+    assert found.objective == "half" and found.value == pytest.approx((found.t_med or 0) / 2)
+    again = tune("add", shape, threads=1, objective="half", trials=2, cache=str(tmp_path / "c.db"))
+    assert (again.origin, again.value) == ("cached", pytest.approx(found.value))
+    with caches.open(str(tmp_path / "c.db")) as c:
+        row = c.rows(verified=True)[-1]
+        assert row.objective == "half" and value_of(row, "half") == pytest.approx(found.value)
+        assert tune("add", shape, threads=1, trials=2, cache=c).origin == "tuned"  # another question
+
+
+class TestOwn(ObjectiveTestCase):
+    def objective(self) -> FewStages:
+        return FewStages()
