@@ -13,7 +13,7 @@ from typing import Literal
 
 from ..files.strict import canon
 from ..ir.errors import UsageError
-from .objectives import TIME
+from .objective_types import TIME
 
 DEFAULT_POLICY = "REASSOC"
 """Sums may be re-associated; neither lower precision inside (DOWNCONVERT) nor run-to-run differences (NONDET)."""

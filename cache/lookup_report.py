@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .keys import FIELDS, Key
-from .objectives import TIME
+from .objective_types import TIME
 from .ranking import Standing
 from .rows import Row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.errors import CacheError
-from .objectives import FRONTS, OBJECTIVES, TIME
+from .objective_types import FRONTS, OBJECTIVES, TIME
 from .rows import COLUMNS, TREE, TYPES
 
 FIELDS = ", ".join(f'"{c}"' for c in (*COLUMNS, "digest"))

@@ -16,7 +16,7 @@ from typing import Any
 
 from .file_check import CacheWarning
 from .keys import Key
-from .objectives import ENERGIES, FRONTS, OBJECTIVES, TIME
+from .objective_types import ENERGIES, FRONTS, OBJECTIVES, TIME
 from .rows import Row, current_schedule
 
 

@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 from ..files.strict import AS_JSON, INT_MAX, canon, parse
 from ..ir.errors import CacheError
 from .keys import DEFAULT_POLICY, Key
-from .objectives import TIME
+from .objective_types import TIME
 
 OUTCOMES = ("ok", "wrong", "build", "timeout", "crash", "illegal", "slow")
 IMPORTED = "imported"

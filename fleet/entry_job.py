@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..cache import bundles
 from ..cache.keys import Key
 from ..cache.layers import Layers
-from ..cache.objectives import TIME
+from ..cache.objective_types import TIME
 from ..cache.store import Cache
 from ..cache.writer import BUSY_S
 from ..files.strict import Misread, at, read, table

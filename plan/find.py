@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..cache.keys import DEFAULT_POLICY, Numerics, with_numerics
-from ..cache.objectives import TIME
-from ..cache.objectives import objective as named_objective
+from ..cache.objective_types import TIME
+from ..cache.objective_types import objective as named_objective
 from ..devices.cpu.executable import ChosenExecutable, CpuExecutable
 from ..ir import argument_checks
 from ..ir.errors import DeviceError, OptError, UsageError

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ..cache.keys import DEFAULT_POLICY, FIXED, Key
-from ..cache.objectives import TIME
+from ..cache.objective_types import TIME
 from ..files.strict import canon
 from ..ir.fixed_sums import fixed
 from ..ir.kernel import Kernel

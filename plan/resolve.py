@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..cache.file_check import CacheWarning
 from ..cache.keys import DEFAULT_POLICY, Key
-from ..cache.objectives import FRONTS, OBJECTIVES, TIME, fronts_with
+from ..cache.objective_types import FRONTS, OBJECTIVES, TIME, fronts_with
 from ..cache.ranking import Standing, scratch_of, undominated, value_of
 from ..cache.version import start_version, tool_version
 from ..ir.errors import CacheMiss, OptError

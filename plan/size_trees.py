@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..cache.file_check import CacheWarning
-from ..cache.objectives import TIME
+from ..cache.objective_types import TIME
 from ..cache.rows import TREE as FACT
 from ..cache.size_tree import SizeTree, parse_tree
 from ..ir.errors import CacheError, OptError

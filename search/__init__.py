@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..cache.objectives import Objective, register_objective
+from ..cache.objective_types import Objective, register_objective
 from .budget import Budget, parse_seconds
 from .progress import Progress, Silent
 from .result import Job, Result

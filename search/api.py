@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, get_args
 
 from ..cache.keys import Numerics, with_numerics
-from ..cache.objectives import TIME
+from ..cache.objective_types import TIME
 from ..cache.rows import POLICY
 from ..ir import argument_checks
 from ..ir.errors import UsageError

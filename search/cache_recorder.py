@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..cache.file_check import CacheWarning
-from ..cache.objectives import TIME
+from ..cache.objective_types import TIME
 from ..cache.ranking import FAILED
 from ..cache.rows import OBJECTIVE
 from ..cache.server.server_errors import Unreachable

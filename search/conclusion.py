@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..cache.objectives import TIME
+from ..cache.objective_types import TIME
 from ..cache.rows import OBJECTIVE, PROVISIONAL
 from ..ir.errors import MeasureError
 from ..log import logger

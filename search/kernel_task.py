@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..cache.objectives import TIME
-from ..cache.objectives import objective as named_objective
+from ..cache.objective_types import TIME
+from ..cache.objective_types import objective as named_objective
 from ..cache.ranking import Standing
 from ..cache.rows import OBJECTIVE, POLICY
 from ..ir.errors import CacheMiss, OptError, UsageError

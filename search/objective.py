@@ -1,4 +1,4 @@
-"""What a search makes small (`cache.objectives`), as its parts need it: a score for strategies, who may win, who is kept, what a duel compares.
+"""What a search makes small (`cache.objective_types`), as its parts need it: a score for strategies, who may win, who is kept, what a duel compares.
 
 Strategies and limits reckon in seconds, so a score is of that size: joules count as seconds at 100 W, and bytes of scratch memory make a
 time longer, by as much again for every 64 KiB. It only guides. The finals decide by the objective itself. Of time and energy the
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ..cache.objectives import ENERGIES, TIME, Objective, own
-from ..cache.objectives import objective as named
+from ..cache.objective_types import ENERGIES, TIME, Objective, own
+from ..cache.objective_types import objective as named
 from ..ir.errors import UsageError
 from .result import value_text
 

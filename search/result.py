@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..cache import keys
-from ..cache.objectives import FRONTS, TIME, own, typed
+from ..cache.objective_types import FRONTS, TIME, own, typed
 from ..cache.rows import POLICY
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..cache.objectives import TIME
+from ..cache.objective_types import TIME
 from ..opts.opt import short
 from .finals import Finalist
 from .objective import KEPT, SearchObjective

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ..cache.objectives import FRONTS, OBJECTIVES
+from ..cache.objective_types import FRONTS, OBJECTIVES
 from ..cache.ranking import Standing, energy_of, scratch_of, value_of
 from ..ir.errors import OptError
 from .budget import Budget

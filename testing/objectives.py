@@ -4,7 +4,7 @@
         def objective(self):
             return Mine()
 
-`cache.objectives.Objective` says what is read; `docs/energy.md` shows a whole one."""
+`cache.objective_types.Objective` says what is read; `docs/energy.md` shows a whole one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from ..cache.objectives import objective, register_objective
+from ..cache.objective_types import objective, register_objective
 from ..measure.outcome import EnergyUse, Measurement, Outcome
 
 if TYPE_CHECKING:
-    from ..cache.objectives import Objective
+    from ..cache.objective_types import Objective
 
 
 class ObjectiveTestCase:

@@ -89,7 +89,7 @@ def shape_of(row: Row) -> str:
 
 def best_rows(cache: Cache, rows: Iterable[Row]) -> list[Row]:
     """The best measurement of each key among `rows`, of one with two objectives the front; sorted by what was tuned."""
-    from ...cache.objectives import FRONTS
+    from ...cache.objective_types import FRONTS
     from ...plan.resolve import front
 
     keys = dict.fromkeys(row.key for row in rows)

@@ -47,7 +47,7 @@ def _name_kernels(parser: ArgumentParser) -> None:
 
 
 def _objectives(prefix: str, **_: Any) -> list[str]:
-    from ...cache.objectives import FRONTS, GROUP, OBJECTIVES
+    from ...cache.objective_types import FRONTS, GROUP, OBJECTIVES
     from ...files.plugins import entry_points
 
     return [o for o in (*OBJECTIVES, *FRONTS, *entry_points(GROUP)) if o.startswith(prefix)]

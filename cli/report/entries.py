@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
-from ...cache.objectives import ENERGIES, TIME
+from ...cache.objective_types import ENERGIES, TIME
 from ...cache.ranking import energy_of, scratch_of
 from ...devices.limits import DOUBT
 from ...ir.errors import OptError, TilewrightError, UsageError

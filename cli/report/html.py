@@ -13,7 +13,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
-from ...cache.objectives import ENERGIES, FRONTS
+from ...cache.objective_types import ENERGIES, FRONTS
 from ...cache.ranking import undominated, value_of
 from ...files.write_file import replace
 from ...ir.errors import DeviceError, OptError, TilewrightError, UsageError

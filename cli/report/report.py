@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
-from ...cache.objectives import FRONTS, OBJECTIVES
+from ...cache.objective_types import FRONTS, OBJECTIVES
 from ...cache.ranking import energy_of, scratch_of, value_of
 from ...ir.errors import UsageError
 from ..cache.query import shape_of

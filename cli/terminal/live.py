@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...cache.objectives import TIME
+from ...cache.objective_types import TIME
 from ...measure.roofline import share
 from ...search.outlook import Outlook
 from ...search.result import value_text

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
-from ...cache.objectives import ENERGIES, FRONTS, TIME, objective
+from ...cache.objective_types import ENERGIES, FRONTS, TIME, objective
 from ...cache.rows import POLICY
 from ...ir.errors import MeasureError, UsageError
 from ..terminal.live import display, outcomes, rates

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...cache.objectives import TIME
+from ...cache.objective_types import TIME
 from ...ir.errors import DeviceError, UsageError
 from ...measure.roofline import share
 from ..report.entries import roofline_s

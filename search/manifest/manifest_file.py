@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...cache.keys import Numerics, allowed, for_text, policy, with_numerics
-from ...cache.objectives import TIME, objective
+from ...cache.objective_types import TIME, objective
 from ...files.write_file import decoded
 from ...ir.argument_checks import LARGEST
 from ...ir.errors import OptError, TilewrightError, UsageError

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...cache.keys import DEFAULT_POLICY, Key, for_text
-from ...cache.objectives import TIME
+from ...cache.objective_types import TIME
 from ...ir.dtypes import dtype
 from ...ir.errors import DeviceError, OutOfTimeError, TilewrightError, UsageError
 from .. import strategy as strategies

@@ -12,7 +12,7 @@ import pytest
 from synthetic import FakeMeasurer, space
 from tilewright import cache as caches
 from tilewright import named_kernels, plan
-from tilewright.cache.objectives import FRONTS, objective
+from tilewright.cache.objective_types import FRONTS, objective
 from tilewright.cache.ranking import undominated, value_of
 from tilewright.ir.errors import CacheMiss, DeviceError, UsageError
 from tilewright.measure.outcome import Duel, EnergyUse, Measurement, Outcome
@@ -264,7 +264,7 @@ class Faulty(FewStages):
 
 @pytest.fixture
 def mine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.cache.objectives._registered", {})
+    monkeypatch.setattr("tilewright.cache.objective_types._registered", {})
     register_objective(FewStages())
     register_objective(Faulty())
 
@@ -299,7 +299,7 @@ def test_what_is_no_objective_of_ones_own_is_said(asked: str, said: str) -> None
 
 
 def test_an_objective_comes_from_a_file_and_answers_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.cache.objectives._registered", {})
+    monkeypatch.setattr("tilewright.cache.objective_types._registered", {})
     (tmp_path / "own.py").write_text(
         "from tilewright.search import Objective\nclass Half(Objective):\n    name = 'half'\n    def value(self, m): return m.t_med / 2\n"
     )
