@@ -166,7 +166,7 @@ def test_wheels_are_unzipped_and_tune_is_there(tmp_path: Path) -> None:
 
 
 # the rehearsal ------------------------------------------------------------------------------------------------------------
-def rehearse(tree: Path, out: Path, *more: str, env: dict[str, str], minutes: str = "5") -> subprocess.Popen[str]:
+def rehearse(tree: Path, out: Path, *more: str, env: dict[str, str], minutes: str = "60") -> subprocess.Popen[str]:
     words = ["bash", str(tree / "scripts" / "gpu_call.sh"), "--minutes", minutes, "--out", str(out), "--smoke", *more]
     words += ["--device", f"{tree}/tests/support/planted_gpu.py:PlantedGpu"]
     return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/", start_new_session=True)
@@ -179,7 +179,7 @@ def test_two_calls_as_they_will_be_made(tmp_path: Path, request: pytest.FixtureR
     """The commands of both calls in a tree without its history, with an empty home, in a plain locale: a candidate that hangs, one that
     faults and one that is wrong cost a schedule each, a killed call costs the step under way, and the next call goes on."""
     tree, home, out = tmp_path / "tree", tmp_path / "home", tmp_path / "out"
-    kept = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", "results", ".*_cache", ".hypothesis", ".gpu-wheels")
+    kept = shutil.ignore_patterns(".git", ".venv", "build", "*.pyc.*", "results", ".*_cache", ".hypothesis", ".gpu-wheels")
     shutil.copytree(ROOT, tree, ignore=kept)
     home.mkdir()
     steps = ("look", "tune-run", "tests", "golden-tma", "start-matmul-bfloat16-8192x8192x", "start-conv2d-bfloat16-c128-56-k3", "start-attention-d128", "start-softmax-float32")  # fmt: skip

@@ -7,7 +7,6 @@ import functools
 import importlib.util
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,22 +67,6 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 
 
-def modules(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).rglob("*.py"))
-
-
-@functools.cache
-def tree(path: Path) -> ast.Module:
-    """What is in a file, read once."""
-    return ast.parse(path.read_text())
-
-
-def imported_folders(path: Path) -> Iterator[tuple[str, int]]:
-    """(top-level folder, line) of every import of another part of the package, lazy ones inside functions too."""
-    for inside, _, line in house.imports(tree(path), path.relative_to(ROOT).parent.parts):
-        yield inside.split(".")[0], line
-
-
 def package_folders() -> set[str]:
     return {p.parent.name for p in ROOT.glob("*/__init__.py") if p.parent.name not in ("tests", "examples")}
 
@@ -97,10 +80,11 @@ def test_every_folder_has_a_row_in_the_table() -> None:
 def test_imports_point_one_way(folder: str) -> None:
     allowed = MAY_IMPORT[folder] | {folder, "log", "__version__"}
     wrong = [
-        f"{path.relative_to(ROOT)}:{line} imports {name}"
-        for path in modules(folder)
-        for name, line in imported_folders(path)
-        if name not in allowed
+        f"{module}:{line} imports {inside}"
+        for module, found in counted().relative.items()
+        if module.split(".")[0] == folder
+        for inside, _, line in found
+        if inside.split(".")[0] not in allowed
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -109,16 +93,10 @@ def test_imports_point_one_way(folder: str) -> None:
 def test_no_absolute_import_of_own_folders() -> None:
     """Run from the repository's root, `from cache import x` or `import tilewright` inside would load a second copy."""
     forbidden = package_folders() | {"tilewright"}
-    wrong = []
-    for path in (ROOT / "__init__.py", *(m for f in MAY_IMPORT for m in modules(f))):
-        for node in ast.walk(tree(path)):
-            names: list[str] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                names = [node.module]
-            wrong += [f"{path.relative_to(ROOT)}:{node.lineno} imports {name}" for name in names if name.split(".")[0] in forbidden]
-    assert not wrong, "\n".join(wrong)
+    root = [("__init__", name, line) for name, line in house.absolute(ast.walk(ast.parse((ROOT / "__init__.py").read_text())))]
+    every = [*root, *((module, name, line) for module, found in counted().absolute.items() for name, line in found)]
+    wrong = [f"{module}:{line} imports {name}" for module, name, line in every if name.split(".")[0] in forbidden]
+    assert len(every) > 1000 and not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
@@ -160,10 +138,10 @@ def test_imports_form_no_circle() -> None:
 
 def test_an_import_is_resolved() -> None:
     text = "from .. import cache\nfrom ..ir.node import walk\ndef f():\n    from . import x\nimport os\nfrom os import path"
-    found = [(inside, base, line) for inside, base, line in house.imports(ast.parse(text), ("plan",))]
+    found = [(inside, base, line) for inside, base, line in house.imports(ast.walk(ast.parse(text)), ("plan",))]
     assert found == [("cache", "", 1), ("ir.node.walk", "ir.node", 2), ("plan.x", "plan", 4)]
     with pytest.raises(ValueError, match="line 1 of a module of plan climbs out"):
-        [*house.imports(ast.parse("from ...ir import node"), ("plan",))]
+        [*house.imports(ast.walk(ast.parse("from ...ir import node")), ("plan",))]
 
 
 def test_a_circle_is_found() -> None:
@@ -186,8 +164,7 @@ def test_pyproject_lists_every_package() -> None:
 
 @pytest.mark.slow
 def test_every_module_says_what_it_is() -> None:
-    silent = [str(path.relative_to(ROOT)) for f in MAY_IMPORT for path in modules(f) if not ast.get_docstring(tree(path))]
-    assert not silent, silent
+    assert counted().silent == []
 
 
 def test_no_folder_hides_a_library() -> None:
