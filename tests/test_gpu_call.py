@@ -193,14 +193,12 @@ def test_two_calls_as_they_will_be_made(tmp_path: Path, request: pytest.FixtureR
         said.append(line)
         if line.startswith("golden-tma: "):  # the next step has begun
             break
-    state = tree / "build" / "gpu_call" / "folder" / "state.json"
-    until = time.monotonic() + 240
-    while "start-matmul-bfloat16" not in state.read_text() and time.monotonic() < until:
+    cut, until = "start-matmul-bfloat16-8192x8192x8192", time.monotonic() + 240
+    while cut not in tar_text(out, "state.json") and time.monotonic() < until:
         time.sleep(0.02)
     os.killpg(call.pid, signal.SIGKILL)
     call.wait()
     first = json.loads(tar_text(out, "state.json"))["runs"]
-    cut = "start-matmul-bfloat16-8192x8192x8192"
     assert first[cut]["status"] == "cut" and {r["status"] for n, r in first.items() if n != cut} == {"ok"}, (first, said)
     assert "\nreproduce " in tar_text(out, "output/tune-run.txt")
     # another machine: nothing is there but the tree and the tar
