@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import record
-from tilewright import best
+from tilewright import best, sparse
 from tilewright.ir import KernelBuilder
 from tilewright.ir.kernel import Kernel
 from tilewright.plan import Replay
@@ -64,8 +64,8 @@ def structure(name: str) -> tuple[Array, Array, int]:
     return begins.astype(np.int32), column.astype(np.int32), rows
 
 
-def kernel(form: str, rows: int, columns: int, entries: int, dtype: str) -> Kernel:
-    """What is computed."""
+def kernel(form: str, rows: int, columns: int, entries: int, dtype: str, regular: bool) -> Kernel:
+    """What is computed. `regular`: rows are about as long as those beside them."""
     kb = KernelBuilder(form)
     if form == "sddmm":
         e, f = kb.axis("e", entries), kb.axis("f", WIDE)
@@ -75,7 +75,7 @@ def kernel(form: str, rows: int, columns: int, entries: int, dtype: str) -> Kern
         kb.store("y", dtype, (entries,), (e,), a[e] * dot[e])
         return kb.build()
     i = kb.axis("i", rows)
-    p = kb.input("p", (rows + 1,), "int32", range=(0, entries), ascending=True)
+    p = kb.input("p", (rows + 1,), "int32", range=(0, entries), ascending=True, regular=regular)
     k = kb.axis("k", (p[i], p[i + 1]))
     if form.startswith("segment"):
         a = kb.input("a", (entries,), dtype)
@@ -154,7 +154,7 @@ def measured(form: str, name: str, dtype: str, threads: int, rounds: int, numba_
     u = rng.standard_normal((rows, WIDE)).astype(dtype)
     v = rng.standard_normal((columns, WIDE)).astype(dtype)
     arrays = {"sddmm": (row, column, a, u, v), "segment_sum": (begins, a), "segment_max": (begins, a)}.get(form, (begins, column, a, x))
-    call = best(kernel(form, rows, columns, entries, dtype), threads=threads)
+    call = best(kernel(form, rows, columns, entries, dtype, sparse.regular(begins)), threads=threads)
     y = call(*arrays)
     replay, theirs = Replay([call.bound(*arrays, y)]), np.empty_like(y)
     matrix = csr_array((a, column, begins), shape=(rows, columns))

@@ -170,6 +170,8 @@ class Core:
     foreseen: float = 32.0
     """Iterations of a loop up to which its end is foreseen."""
     mispredicted: float = 15.0
+    row: float = 7.0
+    """Cycles to find where a row from memory ends, and to enter its loops (measured: 7 to 9 on an Emerald Rapids Xeon)."""
     """Cycles lost where it is not."""
     unforeseen: float = 0.5
     """The share of branches by data that is guessed wrongly: of two ways that are as likely."""

@@ -18,7 +18,8 @@ Extent = Union[int, Node]
 class Buffer(NotIndexed):
     """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; inputs may state
     the inclusive `range` their elements lie in (input generation and, of integers, bounds analysis use it), and that the elements of each
-    row are `ascending` (none is less than the one before). An output with an `alias` may lie in the memory of the input of that
+    row are `ascending` (none is less than the one before), and that they are `regular`: steps between neighbours are about as long as
+    those beside them. An output with an `alias` may lie in the memory of the input of that
     name (`ir.rewriter`)."""
 
     name: str
@@ -29,6 +30,7 @@ class Buffer(NotIndexed):
     range: tuple[int, int] | tuple[float, float] | None = None
     alias: str = ""
     ascending: bool = False
+    regular: bool = False
 
     @property
     def whole_range(self) -> tuple[int, int] | None:

@@ -233,16 +233,20 @@ class KernelBuilder:
         constant: bool = False,
         range: tuple[int, int] | tuple[float, float] | None = None,
         ascending: bool = False,
+        regular: bool = False,
     ) -> Buffer:
         """An input parameter (row-major). `range`: the least and largest element it ever has, which test data keeps to. Calls
         check it for integers that are indices or say where masks and loops end. `ascending`: no element of a row is less than the one
         before, as of the places where the rows of a sparse matrix begin; calls check that too. KernelError for anything but
-        integers of at least one dimension."""
+        integers of at least one dimension. `regular`: rows that begin there are about as long as those beside them (see
+        `regular_rows`); it decides how fast code is, never what it computes."""
         of = given.element_type(given.name("an input", name), dtype)
         dims = given.shape(name, shape)
         if ascending and not (of.is_int and dims):
             raise KernelError(f"{name} is {of}{list(dims)}; integers of at least one dimension may be ascending")
-        buffer = Buffer(name, of, dims, "in", constant, given.limits(name, of, range), ascending=ascending)
+        if regular and not ascending:
+            raise KernelError(f"{name} is regular, and not ascending: regular rows begin in order")
+        buffer = Buffer(name, of, dims, "in", constant, given.limits(name, of, range), ascending=ascending, regular=regular)
         self._buffers.append(buffer)
         return buffer
 

@@ -208,8 +208,9 @@ def _load(s: Loops, nest: Nest, part: Part, load: Node) -> float:
         return 0.0 if step == 0 else 1.0 if step == 1 else -1.0
     if deinterleaved_step(s, nest, load, part) is not None:
         return 0.0
-    if any(n.op == "load" and part.axis in axes_of(n) for n in walk(*indices)) and s.target.gathers:
-        return GATHERED  # data says where: one element at a time is no better
+    places = [n for n in walk(*indices) if n.op == "load" and part.axis in axes_of(n)] if s.target.gathers else []
+    if places:  # data says where: one element at a time is no better, and rows of which lanes wait for the longest cost more
+        return 0.0 if any(load_parts(n)[0].regular for n in places) else GATHERED
     return _step(s, part, indices, dense(buffer.shape))
 
 

@@ -14,7 +14,10 @@ from .graph.source_lines import at, user_line
 from .operations import ArraySpec, operation, register_gradient
 from .tensor import Tensor
 
-__all__ = ["CSR", "segment_max", "segment_sum"]
+__all__ = ["CSR", "regular", "segment_max", "segment_sum"]
+
+BESIDE, LONGER = 8, 1.25
+"""How many rows side by side are compared, and how many times their mean the longest may have, where rows are `regular`."""
 
 
 class CSR:
@@ -24,6 +27,8 @@ class CSR:
     `indptr`: integers (rows + 1,), from 0 to the number of entries, none less than the one before. `indices`: integers (entries,), from 0
     to columns − 1. `data`: floats (entries,). `shape`: (rows, columns). Arrays and tensors are taken; arrays, and offsets that are computed already, are looked at here, once.
     Raises UsageError and OutOfRangeError for what is no such matrix.
+
+    `regular`: whether rows are about as long as those beside them, which decides the schedule of a product; False where `indptr` is computed later.
 
     `matrix @ x` is the product with a vector (columns,) or a matrix (columns, n) of the type of `data`, in eager code and in captured
     functions. It has gradients to `data` and to x."""
@@ -40,7 +45,7 @@ class CSR:
         if tuple(self.data.shape) != (entries,) or not self.data.dtype.is_float:
             what = f"{self.data.dtype}{list(self.data.shape)}"
             raise UsageError(f"CSR: data is {what}; give floats, one for each of the {entries} indices{at(user_line())}")
-        _check_offsets("CSR", "indptr", indptr, entries)
+        self.regular = _regular_offsets("CSR", indptr, entries)
         if not isinstance(indices, Tensor):
             given = np.asarray(indices)
             wrong = given[(given < 0) | (given >= width)][:1]
@@ -59,7 +64,7 @@ class CSR:
             raise UsageError(f"a CSR matrix {list(self.shape)} @ {list(x.shape)}: give (columns,) or (columns, n){at(user_line())}")
         if x.dtype is not self.data.dtype:
             raise UsageError(f"a CSR matrix of {self.data.dtype} @ {x.dtype}: cast one of them, x.astype(...){at(user_line())}")
-        found: Tensor = sparse_product(self.indptr, self.indices, self.data, x)
+        found: Tensor = sparse_product(self.indptr, self.indices, self.data, x, regular=self.regular)
         return found
 
     def __repr__(self) -> str:
@@ -71,24 +76,34 @@ def segment_sum(data: Any, indptr: Any) -> Tensor:
 
     `indptr` are integers from 0 to n, none less than the one before: an array or a tensor that is computed already is looked at here. Raises UsageError and
     OutOfRangeError for others. It has a gradient."""
-    found: Tensor = segment_reduction(*_segments("segment_sum", data, indptr), combine="add")
-    return found
+    return _segments("segment_sum", data, indptr, "add")
 
 
 def segment_max(data: Any, indptr: Any) -> Tensor:
     """The largest of segments, as `segment_sum`; −∞ of none. Equal largest ones share the gradient."""
-    found: Tensor = segment_reduction(*_segments("segment_max", data, indptr), combine="max")
-    return found
+    return _segments("segment_max", data, indptr, "max")
 
 
-def _segments(name: str, data: Any, indptr: Any) -> tuple[Tensor, Tensor]:
+def regular(indptr: Any) -> bool:
+    """Whether rows that begin at `indptr` (integers, (rows + 1,)) are about as long as those beside them: with each group of eight as long as its
+    longest, they had at most 1.25 times as many entries. (SELL matrices are padded so: Monakov et al. 2010, "Automatically tuning sparse
+    matrix-vector multiplication for GPU architectures".) `KernelBuilder.input` and `CSR` have such rows side by side in vectors."""
+    begins = np.asarray(indptr)
+    longest = np.diff(begins)
+    longest = np.append(longest, np.zeros(-len(longest) % BESIDE, longest.dtype))
+    for _ in range(BESIDE.bit_length() - 1):
+        longest = np.maximum(longest[::2], longest[1::2])
+    return begins.size > 1 and BESIDE * int(longest.sum()) <= LONGER * int(begins[-1] - begins[0])
+
+
+def _segments(name: str, data: Any, indptr: Any, combine: str) -> Tensor:
     data, begins = data if isinstance(data, Tensor) else Tensor(data), _integers("indptr", indptr)
     if len(data.shape) not in (1, 2) or not data.dtype.is_float or not begins.shape[0]:
         raise UsageError(
             f"{name} of {data.dtype}{list(data.shape)} in segments {list(begins.shape)}: floats of 1 or 2 dimensions{at(user_line())}"
         )
-    _check_offsets(name, "indptr", indptr, int(data.shape[0]))
-    return begins, data
+    found: Tensor = segment_reduction(begins, data, combine=combine, regular=_regular_offsets(name, indptr, int(data.shape[0])))
+    return found
 
 
 def _integers(name: str, given: Any) -> Tensor:
@@ -99,28 +114,29 @@ def _integers(name: str, given: Any) -> Tensor:
     return found
 
 
-def _check_offsets(who: str, name: str, given: Any, entries: int) -> None:
-    """Whether an array, or a tensor that is computed already, is where rows begin and end."""
+def _regular_offsets(who: str, given: Any, entries: int) -> bool:
+    """Whether rows are regular, after a check that an array, or a tensor that is computed already, is where rows begin and end."""
     if isinstance(given, Tensor):
         if given.node.data is None or given.device != "cpu":
-            return  # computed later: only the range of what is read is checked then
+            return False  # computed later: only the range of what is read is checked then
         given = given.node.data.array
     begins = np.asarray(given)
     if begins.size and (begins[0] != 0 or begins[-1] != entries):
-        raise OutOfRangeError(f"{who}: {name} goes from {begins[0]} to {begins[-1]}, and there are {entries} entries{at(user_line())}")
+        raise OutOfRangeError(f"{who}: indptr goes from {begins[0]} to {begins[-1]}, and there are {entries} entries{at(user_line())}")
     down = np.flatnonzero(begins[1:] < begins[:-1])[:1]
     if down.size:
         i = int(down[0])
-        raise OutOfRangeError(f"{who}: {name} has {begins[i]} before {begins[i + 1]}, at {i}: rows begin in order{at(user_line())}")
+        raise OutOfRangeError(f"{who}: indptr has {begins[i]} before {begins[i + 1]}, at {i}: rows begin in order{at(user_line())}")
+    return regular(begins)
 
 
 # kernels ----------------------------------------------------------------------------------------------------
 @operation
-def sparse_product(indptr: ArraySpec, indices: ArraySpec, data: ArraySpec, x: ArraySpec) -> Kernel:
+def sparse_product(indptr: ArraySpec, indices: ArraySpec, data: ArraySpec, x: ArraySpec, regular: bool = False) -> Kernel:
     """Rows of entries times a vector or a matrix."""
     kb = KernelBuilder("sparse_product")
     rows, (entries,) = indptr.shape[0] - 1, indices.shape
-    i, k, js = _rows(kb, indptr, entries, x.shape[1:])
+    i, k, js = _rows(kb, indptr, entries, x.shape[1:], regular)
     column = kb.input("indices", indices.shape, indices.dtype, range=(0, _size(x.shape[0]) - 1))
     a, dense = kb.input("data", data.shape, data.dtype), kb.input("x", x.shape, x.dtype)
     total = kb.sum("total", (i, *js), k, a[k] * dense[(column[k], *js)])
@@ -129,20 +145,22 @@ def sparse_product(indptr: ArraySpec, indices: ArraySpec, data: ArraySpec, x: Ar
 
 
 @operation
-def segment_reduction(indptr: ArraySpec, data: ArraySpec, combine: str) -> Kernel:
+def segment_reduction(indptr: ArraySpec, data: ArraySpec, combine: str, regular: bool = False) -> Kernel:
     """Rows of entries, combined."""
     kb = KernelBuilder("segments")
-    i, k, js = _rows(kb, indptr, data.shape[0], data.shape[1:])
+    i, k, js = _rows(kb, indptr, data.shape[0], data.shape[1:], regular)
     a = kb.input("data", data.shape, data.dtype)
     total = kb.reduce("add" if combine == "add" else "max", "total", (i, *js), k, a[(k, *js)])
     kb.store("y", data.dtype, (indptr.shape[0] - 1, *data.shape[1:]), (i, *js), total[(i, *js)])
     return kb.build()
 
 
-def _rows(kb: KernelBuilder, indptr: ArraySpec, entries: int | Node, width: tuple[int | Node, ...]) -> tuple[Node, Node, tuple[Node, ...]]:
+def _rows(
+    kb: KernelBuilder, indptr: ArraySpec, entries: int | Node, width: tuple[int | Node, ...], regular: bool
+) -> tuple[Node, Node, tuple[Node, ...]]:
     """The axes of rows, of a row's entries, and of what each entry has."""
     i = kb.axis("i", indptr.shape[0] - 1)
-    p = kb.input("indptr", indptr.shape, indptr.dtype, range=(0, _size(entries)), ascending=True)
+    p = kb.input("indptr", indptr.shape, indptr.dtype, range=(0, _size(entries)), ascending=True, regular=regular and not width)
     return i, kb.axis("k", (p[i], p[i + 1])), tuple(kb.axis("j", n) for n in width)
 
 
@@ -162,7 +180,7 @@ def rows_of(indptr: Tensor, entries: int) -> tuple[Tensor, Tensor]:
     return row.minimum(indptr.shape[0] - 2), (place >= indptr[0]) & (place < indptr[-1])
 
 
-def _product_gradient(dy: Tensor, y: Tensor, indptr: Tensor, indices: Tensor, data: Tensor, x: Tensor) -> tuple[Any, ...]:
+def _product_gradient(dy: Tensor, y: Tensor, indptr: Tensor, indices: Tensor, data: Tensor, x: Tensor, regular: bool) -> tuple[Any, ...]:
     row, there = rows_of(indptr, int(indices.shape[0]))
     each, wide = dy.take(row, axis=0), len(x.shape) == 2
     products = each * x.take(indices, axis=0)
@@ -172,13 +190,13 @@ def _product_gradient(dy: Tensor, y: Tensor, indptr: Tensor, indices: Tensor, da
     return None, None, ddata, dx
 
 
-def _segment_gradient(dy: Tensor, y: Tensor, indptr: Tensor, data: Tensor, combine: str) -> tuple[Any, ...]:
+def _segment_gradient(dy: Tensor, y: Tensor, indptr: Tensor, data: Tensor, combine: str, regular: bool) -> tuple[Any, ...]:
     row, there = rows_of(indptr, int(data.shape[0]))
     there = there[:, None] if len(data.shape) == 2 else there
     if combine == "add":
         return None, there.where(dy.take(row, axis=0), 0.0)
     hit = (data == y.take(row, axis=0)).where(1.0, 0.0).astype(data.dtype)
-    many = segment_reduction(indptr, hit, combine="add").maximum(1.0)
+    many = segment_reduction(indptr, hit, combine="add", regular=regular).maximum(1.0)
     return None, there.where(hit * (dy / many).take(row, axis=0), 0.0)
 
 

@@ -21,7 +21,7 @@ from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of, ordered_axes, walk
 from ...opts.access import stride
 from ...opts.analysis.contractions import all_contractions
-from ...opts.analysis.ragged import ragged_share, triangle_share, unforeseen_ends
+from ...opts.analysis.ragged import ragged_share, row_loops, triangle_share
 from ...opts.axis_plan import Part
 from ...opts.loop_tree import Folded, Shared, Single, Tree
 from ...opts.loop_tree import share as share_run
@@ -491,7 +491,8 @@ def _phase(scheduled: Scheduled, whole: float, threads: int, dram: float, machin
         part = run.get(nest.name, ragged_share(scheduled, nest) * triangle_share(scheduled, nest))
         part *= early_exit_share(scheduled, nest, machine.core)
         total += (max(compute, memory) + caches.unhidden * min(compute, memory)) * part * again
-        total += machine.core.mispredicted * unforeseen_ends(scheduled, nest) * again
+        rows, unforeseen = row_loops(scheduled, nest)
+        total += (machine.core.row * rows + machine.core.mispredicted * unforeseen) * again
         warm.add(nest)
     total += sum(traffic.stage_cycles(name) for name in scheduled.stages)
     return total * _share(scheduled, items, threads) / clock + (

@@ -13,6 +13,7 @@ from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
 from ...opts.access import deinterleaved_step, grouped, rows, shuffles, transposable
 from ...opts.access import stride as stride_of
+from ...opts.analysis.ragged import regular
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
 from ...opts.memory_limits import buffer_bytes, is_far
@@ -47,8 +48,8 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     """(arithmetic that a load of `k` vectors takes, `loads` with what it adds)."""
     s, core, lane, arith = body.scheduled, body.core, body.lane, 0.0
     buffer, indices, mask = load_parts(n)
-    if mask is not None and holds_inside(s, body.nest, mask):
-        mask = None
+    if mask is not None and (holds_inside(s, body.nest, mask) or (lane is not None and lane.axis in body.nest.axes and regular(mask))):
+        mask = None  # (of rows about equally long nearly all steps are without)
     stride = body.stride(buffer, indices, lane) if lane is not None else 0
     gathered = stride is None or stride not in (0, 1)
     near = lanes_in_groups(buffer, indices, lane.axis, body.width) if stride is None and lane is not None else None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ...ir.buffer import loads
 from ...ir.node import Node, axes_of, walk
-from ...opts.analysis.ragged import conditions, entries_of_a_row, selected, sides
+from ...opts.analysis.ragged import conditions, entries_of_a_row, regular, selected, sides
 from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
@@ -23,6 +23,8 @@ STEPS = (2, 4)
 """Vectors of a row that are read in a step."""
 BESIDE, PICKED, LONG_ROWS = 8, 8, 32
 """Rows whose sums are made together, how many entries are gathered at once, and from which mean on rows are long."""
+SHORT, SHORT_PICKED = 16, 6
+"""Up to which mean lanes go along rows that are about equally long; where entries say what is gathered, the latter."""
 LONG_STEPS = 4
 """Vectors of long rows that are read in a step."""
 COLUMNS = 8
@@ -78,6 +80,9 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
                 lanes = (opt("UPCAST", site_name(columns[0]), fit(size, min(size, COLUMNS * f.lanes))),)
                 yield (*lanes, *items) if f.threads > 1 else lanes
                 continue
+            if regular(data) and f.target.gathers and mean <= (SHORT_PICKED if _gathered(n, axis) else SHORT):
+                lanes = (opt("UPCAST", site_name(rows[0]), fit(extent(rows[0]), min(extent(rows[0]), BESIDE))),)
+                yield (*lanes, *items) if f.threads > 1 else lanes
             entries = min(f.lanes, PICKED) if _gathered(n, axis) else f.lanes * (1 if mean <= LONG_ROWS else LONG_STEPS)
             beside = (opt("UPCAST", site_name(rows[0]), min(BESIDE, extent(rows[0]))),)
             wish = (*beside, opt("UPCAST", site_name(axis), entries)) if f.target.gathers or not _gathered(n, axis) else ()

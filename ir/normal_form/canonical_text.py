@@ -125,7 +125,7 @@ class Colours:
     def _plain(self, b: Buffer) -> str:
         size: tuple[object, ...] = () if self.flatten else (len(b.shape),)
         if not self.erase:
-            size = (self.extent(elements(b.shape)), b.range, *("ascending",) * b.ascending)
+            size = (self.extent(elements(b.shape)), b.range, *("ascending",) * b.ascending, *("regular",) * b.regular)
         return digest("buffer", b.dtype.name, b.role, b.constant, *size)
 
     def extent(self, extent: Extent) -> str:
@@ -287,9 +287,8 @@ class KernelWriter:
         if found is None:
             found = self.buffers[b] = f"b{len(self.buffers)}"
             size = f"rank {len(b.shape)}" if self.erase else f"{self._extent(elements(b.shape))} {b.range}"
-            self.lines.append(
-                f"buffer {found} {b.role} {b.dtype.name} {size}{' constant' if b.constant else ''}{' ascending' if b.ascending else ''}"
-            )
+            notes = "".join(f" {x}" for x in ("constant", "ascending", "regular") if getattr(b, x))
+            self.lines.append(f"buffer {found} {b.role} {b.dtype.name} {size}{notes}")
         return found
 
     # statements ---------------------------------------------------------------------------------------------------

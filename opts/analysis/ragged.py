@@ -173,7 +173,8 @@ def ragged_share(sched: Scheduled, nest: Nest) -> float:
                     out = min(out, beside / (beside + 1) + plan.block / (2 * extent))
                 else:
                     masked = beside * plan.block if columns_in_lanes(sched, nest, data) else 1
-                    out = min(out, masked * (mean + sqrt(2 * mean * log(beside)) + plan.block / 2) / extent)
+                    spread = 0.0 if regular(data) else sqrt(2 * mean * log(beside))
+                    out = min(out, masked * (mean + spread + plan.block / 2) / extent)
     return out
 
 
@@ -192,6 +193,11 @@ def entries_of_a_row(data: Node, extent: int) -> float | None:
     return extent / max(1, prod(ix.upper(a.arg.extent) for a in axes_of(data)))
 
 
+def regular(data: Node) -> bool:
+    """Whether data says where rows end that are about as long as those beside them."""
+    return any(n.op == "load" and load_parts(n)[0].regular for n in walk(data))
+
+
 def columns_in_lanes(sched: Scheduled, nest: Nest, data: Node) -> bool:
     """Whether the register copies, and so the lanes, go along columns of the results. Then each row beside another, and each entry
     of a step, is masked and read on its own: two rows take 1.3 to 2.6 times as long as one after the other, eight rows and two entries 2 to 9
@@ -199,19 +205,19 @@ def columns_in_lanes(sched: Scheduled, nest: Nest, data: Node) -> bool:
     return bool({p.axis for p in sched.lanes(nest).regs if p.trips > 1} - axes_of(data) - set(nest.reduce_axes))
 
 
-def unforeseen_ends(sched: Scheduled, nest: Nest) -> float:
-    """How many loops over rows' entries end in a step that no processor foresees: for rows of random lengths around their mean."""
+def row_loops(sched: Scheduled, nest: Nest) -> tuple[float, float]:
+    """(how many loops over rows' entries there are, how many of them end in a step that no processor foresees): the latter of rows of random
+    lengths around their mean."""
     if nest.kind != "reduce" or not cuttable(sched):
-        return 0.0
+        return 0.0, 0.0
     for place, data, _ in (x for c in conditions(nest) for x in (sides(c),) if x is not None):
         for axis in (a for a in nest.reduce_axes if a in axes_of(place)):
             mean = entries_of_a_row(data, ix.upper(axis.arg.extent))
             if mean is not None:
-                rows = prod(ix.upper(a.arg.extent) for a in axes_of(data))
-                beside = _rows_beside(sched, nest, data)
+                loops = prod(ix.upper(a.arg.extent) for a in axes_of(data)) / _rows_beside(sched, nest, data)
                 block = sched.plans[axis].block  # (whole steps, and what is left of a row, each have a loop)
-                return (1 + (block < mean)) * rows / beside * min(1.0, 2 * sqrt(mean) / block)
-    return 0.0
+                return loops, 0.0 if regular(data) else (1 + (block < mean)) * loops * min(1.0, 2 * sqrt(mean) / block)
+    return 0.0, 0.0
 
 
 def _rows_taken(sched: Scheduled, nest: Nest, place: Node, data: Node) -> float:

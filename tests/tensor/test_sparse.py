@@ -45,6 +45,17 @@ def test_products_and_their_gradients(name: str) -> None:
     np.testing.assert_allclose(of_data.numpy(), (w[row] * x[column]).reshape(len(row), -1).sum(1), **close)
 
 
+def test_rows_about_as_long_as_those_beside_them() -> None:
+    """What schedules of products follow: the same padded to the longest of eight, at most a quarter more."""
+    found = {name for name in LENGTHS if sparse.regular(structure(name, 400, COLUMNS, "int32")[0])}
+    assert found == {"banded", "blocks", "empty ends"}
+    even, first = np.arange(0, 25, 3), np.array([0, *[24] * 8])
+    for begins in (even, first):
+        made = sparse.CSR(begins, np.tile([0, 1, 2], 8), np.arange(24.0), shape=(8, 3))
+        assert made.regular == (begins is even)
+        np.testing.assert_array_equal((made @ np.ones(3)).numpy(), np.add.reduceat([*np.arange(24.0), 0], begins[:-1]) * (np.diff(begins) > 0))
+
+
 @pytest.mark.parametrize("name", ["random", "empty rows", "one dense row", "empty ends"])
 @pytest.mark.parametrize("width", [None, 6])
 @pytest.mark.covering

@@ -12,11 +12,12 @@ from checks import check_compiled, check_given, check_twin
 from csr_structures import LENGTHS, reduction, sparse_product, structure
 from tilewright import targets
 from tilewright.heuristics import quick_starts, starts
+from tilewright.heuristics.model import estimate
 from tilewright.interp import run as interpret
 from tilewright.ir import KernelBuilder, KernelError, OutOfRangeError, cast
 from tilewright.ir.evaluation import evaluate
 from tilewright.lower import lower
-from tilewright.measure.inputs import generate_special
+from tilewright.measure.inputs import generate, generate_special
 from tilewright.opts import apply, parse
 
 LEVELS = ("x86-64-v2", "avx2", "x86-64-v4")
@@ -46,7 +47,7 @@ def test_products_of_each_structure(name: str, level: str) -> None:
         if (turn + number) % 4:
             continue
         o = operands(name, dtype, at, n)
-        kernel = sparse_product(ROWS, COLUMNS, len(o["column"]), dtype, at, n)
+        kernel = sparse_product(ROWS, COLUMNS, len(o["column"]), dtype, at, n, regular=(turn + number) % 8 == 0)  # (a promise that no result needs)
         opts = parse(SCHEDULES[(turn + number // 4) % len(SCHEDULES)])
         found = check_given(kernel, opts, target, o, 1 + turn % 2)["y"]
         np.testing.assert_allclose(found.reshape(right(o).shape), right(o), atol=1e-12)
@@ -66,7 +67,7 @@ def test_rows_through_the_c_compiler(columns: int) -> None:
 @pytest.mark.covering
 def test_interpreted_schedules(name: str, opts: str) -> None:
     o = operands(name, "float32", "int32", 0)
-    kernel = sparse_product(ROWS, COLUMNS, len(o["column"]))
+    kernel = sparse_product(ROWS, COLUMNS, len(o["column"]), regular=name != "random")
     y = np.full(ROWS, np.nan, np.float32)
     interpret(lower(apply(kernel, parse(opts), targets.named("avx2"))), {**o, "y": y})
     np.testing.assert_allclose(y, right(o), atol=1e-5)
@@ -159,6 +160,19 @@ def test_columns_are_the_lanes_of_start_schedules(columns: int, level: str) -> N
         assert [o.on for o in opts if o.op == "UPCAST"] == ["j"], opts
 
 
+def test_regular_rows_that_are_short_are_lanes() -> None:
+    target = targets.named("x86-64-v4")
+    for mean, regular, lane in ((3, True, "i"), (3, False, "k"), (30, True, "k")):
+        kernel = sparse_product(10_000, 500, 10_000 * mean, regular=regular)
+        s = apply(kernel, quick_starts(kernel, target)[0], target)
+        (nest,) = [n for n in s.nests if n.kind == "reduce"]
+        assert s.lanes(nest).lane.axis.arg.name == lane, (mean, regular)
+        along_rows, along_entries = (estimate(apply(kernel, parse(opts), target)) for opts in ("Ui8", "Ui8 Uk8"))
+        assert mean > 3 or (along_rows < along_entries) == regular, (along_rows, along_entries)
+    lengths = np.diff(generate(sparse_product(1000, 500, 3500, regular=True), {}, 0)["p"])
+    assert set(lengths) == {3, 4} and lengths.sum() == 3500
+
+
 def test_special_inputs_have_empty_rows_and_one_of_all_entries() -> None:
     kernel = sparse_product(50, 20, 300)
     lengths = [np.diff(generate_special(kernel, {}, seed)["p"].astype(int)) for seed in range(4)]
@@ -204,6 +218,8 @@ def test_what_such_an_axis_cannot_be() -> None:
         kb.store("y", "float32", (6,), (k,), a[k])
     with pytest.raises(KernelError, match="value top goes along k"):
         kb.argmax("top", (i,), k, a[k])
+    with pytest.raises(KernelError, match="q is regular, and not ascending"):
+        kb.input("q", (3,), "int32", regular=True)
     with pytest.raises(KernelError, match="integers of at least one dimension may be ascending"):
         kb.input("f", (3,), "float32", ascending=True)
 
