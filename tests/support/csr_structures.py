@@ -42,7 +42,9 @@ def structure(name: str, rows: int, columns: int, at: str, seed: int = 0) -> tup
     return begins.astype(at), rng.integers(0, columns, 32 * (begins[-1] // 32 + 1)).astype(at)
 
 
-def sparse_product(rows: int, columns: int, entries: int, dtype: str = "float32", at: str = "int32", n: int = 0, regular: bool = False) -> Kernel:
+def sparse_product(
+    rows: int, columns: int, entries: int, dtype: str = "float32", at: str = "int32", n: int = 0, regular: bool = False
+) -> Kernel:
     """A sparse matrix times a vector, or times one of n columns."""
     kb = KernelBuilder("sparse_product")
     i = kb.axis("i", rows)

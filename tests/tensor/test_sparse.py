@@ -53,7 +53,9 @@ def test_rows_about_as_long_as_those_beside_them() -> None:
     for begins in (even, first):
         made = sparse.CSR(begins, np.tile([0, 1, 2], 8), np.arange(24.0), shape=(8, 3))
         assert made.regular == (begins is even)
-        np.testing.assert_array_equal((made @ np.ones(3)).numpy(), np.add.reduceat([*np.arange(24.0), 0], begins[:-1]) * (np.diff(begins) > 0))
+        np.testing.assert_array_equal(
+            (made @ np.ones(3)).numpy(), np.add.reduceat([*np.arange(24.0), 0], begins[:-1]) * (np.diff(begins) > 0)
+        )
 
 
 @pytest.mark.parametrize("name", ["random", "empty rows", "one dense row", "empty ends"])

@@ -47,7 +47,9 @@ def test_products_of_each_structure(name: str, level: str) -> None:
         if (turn + number) % 4:
             continue
         o = operands(name, dtype, at, n)
-        kernel = sparse_product(ROWS, COLUMNS, len(o["column"]), dtype, at, n, regular=(turn + number) % 8 == 0)  # (a promise that no result needs)
+        kernel = sparse_product(
+            ROWS, COLUMNS, len(o["column"]), dtype, at, n, regular=(turn + number) % 8 == 0
+        )  # (a promise that no result needs)
         opts = parse(SCHEDULES[(turn + number // 4) % len(SCHEDULES)])
         found = check_given(kernel, opts, target, o, 1 + turn % 2)["y"]
         np.testing.assert_allclose(found.reshape(right(o).shape), right(o), atol=1e-12)
