@@ -170,9 +170,9 @@ class Core:
     foreseen: float = 32.0
     """Iterations of a loop up to which its end is foreseen."""
     mispredicted: float = 15.0
+    """Cycles lost where it is not."""
     row: float = 7.0
     """Cycles to find where a row from memory ends, and to enter its loops (measured: 7 to 9 on an Emerald Rapids Xeon)."""
-    """Cycles lost where it is not."""
     unforeseen: float = 0.5
     """The share of branches by data that is guessed wrongly: of two ways that are as likely."""
     gathered: float = 2.4

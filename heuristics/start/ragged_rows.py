@@ -80,12 +80,11 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
                 lanes = (opt("UPCAST", site_name(columns[0]), fit(size, min(size, COLUMNS * f.lanes))),)
                 yield (*lanes, *items) if f.threads > 1 else lanes
                 continue
-            if regular(data) and f.target.gathers and mean <= (SHORT_PICKED if _gathered(n, axis) else SHORT):
-                lanes = (opt("UPCAST", site_name(rows[0]), fit(extent(rows[0]), min(extent(rows[0]), BESIDE))),)
-                yield (*lanes, *items) if f.threads > 1 else lanes
             entries = min(f.lanes, PICKED) if _gathered(n, axis) else f.lanes * (1 if mean <= LONG_ROWS else LONG_STEPS)
             beside = (opt("UPCAST", site_name(rows[0]), min(BESIDE, extent(rows[0]))),)
             wish = (*beside, opt("UPCAST", site_name(axis), entries)) if f.target.gathers or not _gathered(n, axis) else ()
+            if regular(data) and f.target.gathers and mean <= (SHORT_PICKED if _gathered(n, axis) else SHORT):
+                yield (*beside, *items) if f.threads > 1 else beside
             yield (*wish, *items) if f.threads > 1 else wish
 
 
