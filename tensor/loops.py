@@ -479,7 +479,7 @@ class LiftedBody:
     def furthest(self, roots: Sequence[TensorNode]) -> list[tuple[IndexRow, TensorNode]]:
         """Of each index tensor that must lie inside, how far outside its furthest element is."""
         with interned_in(self._nodes):
-            return furthest(walk(roots, lambda n: not n.src, differentiated))
+            return [row.in_steps(top) for row, top in furthest(walk(roots, lambda n: not n.src, differentiated))]
 
     def largest(self, before: Sequence[TensorNode], now: Sequence[TensorNode]) -> list[TensorNode]:
         """The larger of what is handed on and what a step found."""

@@ -324,7 +324,11 @@ class States:
                 part = part * cast(c, part.dtype)
             for c, cond in t.guarded:
                 part = part * self._where_some(cond, cast(c, part.dtype), reduction)
-            for cond in t.rows:
+            # a sum of no elements is 0, whatever multiplies it
+            own = [a.arg.extent for a in reduction[1]]
+            sizes = (n for a in reduction[0] if isinstance(n := a.arg.extent, Node) and n not in own)
+            some = [const(0) < n for n in sizes if not ix.bounds(n)[0]]
+            for cond in (*t.rows, *(some if t.coefficient or t.guarded else ())):
                 part = F.where(cond, part, const(0, part.dtype))
             out = (-part if t.negative else part) if out is None else out - part if t.negative else out + part
         return const(0, reduction[2]) if out is None else out

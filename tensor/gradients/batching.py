@@ -79,6 +79,8 @@ def _scatter(n: TensorNode, src: list[TensorNode], new: list[bool]) -> TensorNod
 def _host(n: TensorNode, src: list[TensorNode], new: list[bool]) -> TensorNode:
     size = next(s.shape[0] for s, b in zip(src, new) if b)
     call: HostCall = n.arg
+    if call.batches and all(new):
+        return P.host(call, tuple(src), (size, *n.shape), n.dtype)
 
     def each(*arrays: Any) -> Any:
         import numpy as np

@@ -30,7 +30,7 @@ def _sort(n: TensorNode, dy: TensorNode) -> list[TensorNode | None]:
     call: HostCall = n.arg
     dim, descending = call.key
     places = argsort(n.src[0], axis=dim, descending=descending)
-    return [scatter(dy, Scattered.along("add", n.shape, dim), (places,), n.shape)]
+    return [scatter(dy, Scattered.along("add", n.shape, dim + len(n.shape)), (places,), n.shape)]
 
 
 HOST_RULES: dict[str, HostRule] = {"sort": _sort}

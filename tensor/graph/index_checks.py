@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...ir.dtypes import DType, int32, int64, uint8, uint32, uint64
@@ -48,9 +48,11 @@ class IndexMark(RangeMark):
         if low < first or high >= self.size:
             raise self.error(low if low < first else high, self.size, line)
 
-    def error(self, value: int, size: int, line: Line) -> OutOfRangeError:
+    def error(self, value: int | str, size: int, line: Line) -> OutOfRangeError:
         """What is said of a value outside."""
-        return OutOfRangeError(f"{self.name}: {self.what} {value} is out of range for dimension {self.dim} of {size} elements{at(line)}")
+        return OutOfRangeError(
+            f"{self.name}: {self.what} {value}{' ' if value != '' else ''}is out of range for dimension {self.dim} of {size} elements{at(line)}"
+        )
 
     def holds(self, n: TensorNode) -> bool:
         """Whether the elements of a node cannot be outside, by what is known of them."""
@@ -98,6 +100,8 @@ def furthest(nodes: Iterable[TensorNode]) -> list[tuple[IndexRow, TensorNode]]:
         if n.data is not None:
             continue
         if isinstance(n.arg, IndexMark):
+            if n.arg.size == 0 and not symbolic(n.shape):
+                raise n.arg.error("", 0, n.line)  # whatever the index is
             row = IndexRow.of(n)
             found.append((row, row.furthest(n.src[0])))
         elif n.op == "loop" and n.arg.loop.checks and (n.arg.loop, n.src) not in loops:
@@ -111,7 +115,8 @@ def furthest(nodes: Iterable[TensorNode]) -> list[tuple[IndexRow, TensorNode]]:
 @dataclass(frozen=True)
 class IndexRow:
     """One marked tensor, of `dtype`. NumPy's side gets the largest of (element − lowest place) as a number without a sign
-    (`plain`), in which what lies below is larger than everything that lies inside; and of `symbolic` sizes their values."""
+    (`plain`), in which what lies below is larger than everything that lies inside; and of `symbolic` sizes their values. `looped`: it is
+    0 as well where a loop made no step."""
 
     by: IndexMark
     dtype: DType
@@ -119,6 +124,7 @@ class IndexRow:
     symbolic: bool
     line: Line
     count: int = 1
+    looped: bool = False
 
     @classmethod
     def of(cls, n: TensorNode) -> IndexRow:
@@ -144,6 +150,13 @@ class IndexRow:
             away = elementwise("add", away, const(by.size, self.plain, x.shape))
         return reduce("max", away, range(len(x.shape)))
 
+    def in_steps(self, top: TensorNode) -> tuple[IndexRow, TensorNode]:
+        """The row in a loop's body, and `top` above 0 where the dimension has no elements: 0 is what no step found."""
+        if self.looped or not self.symbolic or below(0, self.by.size):
+            return self, top
+        empty = elementwise("eq", const(self.by.size, int64), const(0, int64))
+        return replace(self, looped=True), elementwise("max", top, cast(empty, self.plain))
+
     def sources(self, top: TensorNode) -> list[TensorNode]:
         """What NumPy's side gets: [the furthest element], or that, the size and how many elements there are."""
         return [top, const(self.by.size, int64), const(self.count, int64)] if self.symbolic else [top]
@@ -153,8 +166,10 @@ class IndexRow:
         away = int(next(numbers))
         size, count = (int(next(numbers)), int(next(numbers))) if self.symbolic else (self.by.size, 1)
         first = -size if self.by.negative and self.signed else 0
-        if away < size - first or not count:
+        if away < size - first or not count or (self.looped and not away):
             return
+        if self.looped and not size:
+            raise self.by.error("", size, self.line)
         bits = 8 * self.plain.size
         value = (away + first) % (1 << bits)
         raise self.by.error(value - (1 << bits) if self.signed and value >> (bits - 1) else value, size, self.line)

@@ -144,12 +144,14 @@ class Scattered:
 @dataclass(frozen=True)
 class HostCall:
     """A function of NumPy arrays to one NumPy array of the node's shape and type; `key` says which (for reports and
-    for what distinguishes calls). `by`: the operation of the user's that it is, which knows its gradient."""
+    for what distinguishes calls). `by`: the operation of the user's that it is, which knows its gradient. `batches`: it takes further
+    dimensions in front of all arrays."""
 
     name: str
     function: Callable[..., Any]
     key: tuple[Any, ...] = ()
     by: Any = None
+    batches: bool = False
 
     def __hash__(self) -> int:
         return hash((self.name, self.key, id(self.by)))

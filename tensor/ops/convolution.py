@@ -56,7 +56,7 @@ def layout(name: str, sizes: Shape, kernel: Shape, stride: Sizes | None, dilatio
     d = several(name, dilation, rank, "dilation")
     s = several(name, kernel if stride is None else stride, rank, "stride")
     made = WindowLayout(sizes, kernel, s, d, _paddings(name, padding, kernel, d, s))
-    if min((*made.out, 1)) < 1:
+    if any(n < 1 for n in made.out):
         raise UsageError(
             f"{name}: windows of {list(kernel)} (dilation {list(d)}) are larger than {list(sizes)} padded by {list(made.padding)}"
         )

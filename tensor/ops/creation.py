@@ -161,7 +161,7 @@ def meshgrid(*arrays: TensorNode, indexing: str = "xy") -> list[TensorNode]:
     """Each vector along a dimension of its own; with "xy" the first two dimensions change places."""
     if indexing not in ("xy", "ij"):
         raise UsageError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
-    sizes = [a.size for a in arrays]
+    sizes = [a.count for a in arrays]
     order = list(range(len(arrays)))
     if indexing == "xy" and len(order) > 1:
         order[0], order[1] = 1, 0
@@ -169,7 +169,7 @@ def meshgrid(*arrays: TensorNode, indexing: str = "xy") -> list[TensorNode]:
     for n, d in zip(sizes, order):
         shape[d] = n
     full_shape = tuple(shape)
-    return [expand(reshape(a, tuple(a.size if d == o else 1 for d in range(len(order)))), full_shape) for a, o in zip(arrays, order)]
+    return [expand(reshape(a, tuple(a.count if d == o else 1 for d in range(len(order)))), full_shape) for a, o in zip(arrays, order)]
 
 
 def broadcast_arrays(*arrays: TensorNode) -> list[TensorNode]:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def sort(x: TensorNode, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TensorNode:
     """Sorted along a dimension; always stable. NaN is larger than all."""
-    (d,) = dims(x, axis, "sort")
-    return host(HostCall("sort", lambda a: _sorted(a, d, descending), (d, descending)), (x,), x.shape, x.dtype)
+    d = dims(x, axis, "sort")[0] - len(x.shape)
+    return host(HostCall("sort", lambda a: _sorted(a, d, descending), (d, descending), batches=True), (x,), x.shape, x.dtype)
 
 
 def argsort(x: TensorNode, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TensorNode:
     """The places that sort along a dimension; equal elements keep their order."""
-    (d,) = dims(x, axis, "argsort")
-    return host(HostCall("argsort", lambda a: _order(a, d, descending), (d, descending)), (x,), x.shape, int64)
+    d = dims(x, axis, "argsort")[0] - len(x.shape)
+    return host(HostCall("argsort", lambda a: _order(a, d, descending), (d, descending), batches=True), (x,), x.shape, int64)
 
 
 def topk(x: TensorNode, k: int, /, *, axis: int = -1) -> tuple[TensorNode, TensorNode]:

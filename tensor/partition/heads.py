@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 
 from ..graph.index_maps import IndexMap
-from ..graph.nodes import TensorNode, walk
+from ..graph.nodes import OpenArgument, TensorNode, walk
 from .dominators import Graph
 
 
@@ -44,6 +44,8 @@ _VARIES: weakref.WeakKeyDictionary[TensorNode, frozenset[int]] = weakref.WeakKey
 
 
 def _varies(n: TensorNode) -> frozenset[int]:
+    if isinstance(n.arg, OpenArgument):  # whatever its elements are: each has a derivative of its own
+        return _own(n)
     if n.op in ("cast", "elementwise"):
         return frozenset().union(*(_VARIES[s] for s in n.src))
     if n.op == "view":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from node_values import value
-from tilewright import jit
+from tilewright import jit, xp
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import call_list
@@ -93,6 +93,31 @@ def test_vjp_and_jvp_are_transposes() -> None:
     np.testing.assert_allclose(b, jacobian @ v)
     np.testing.assert_allclose(got, plain)
     assert dw.shape == (3, 4)
+
+
+FORWARD: dict[str, Any] = {
+    "product": lambda x, w: x @ w, "of itself": lambda x, w: x @ x.mT, "repeated": lambda x, w: xp.repeat(x, 2, axis=0) ** 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_derivatives_of_derivatives_where_all_elements_are_equal(name: str) -> None:
+    """jvp is a derivative with respect to cotangents that are 0, and arguments may be constants: each element has its own derivative."""
+    w, v = Tensor(rng.standard_normal((4, 3))), Tensor(rng.standard_normal((3, 4)))
+    row, h = xp.broadcast_to(Tensor(rng.standard_normal(4)), (3, 4)), 1e-6
+
+    def f(x: Any) -> Any:
+        return FORWARD[name](x, w)
+
+    def slope(x: Any) -> Any:
+        return grad(lambda x: (f(x) ** 2).sum())(x)
+
+    for x in (xp.ones((3, 4), dtype=xp.float64) * 0.5, row):
+        for g in (f, slope):
+            want = (g(x + h * v) - g(x - h * v)) / (2 * h)
+            np.testing.assert_allclose(jvp(g, (x,), (v,))[1].numpy(), want.numpy(), rtol=1e-6, atol=1e-6)
+        twice = grad(lambda x: (slope(x) * v).sum())(x)
+        np.testing.assert_allclose(twice.numpy(), want.numpy(), rtol=1e-6, atol=1e-6)
 
 
 def test_stop_gradient_and_detach() -> None:

@@ -207,6 +207,19 @@ def test_vmap_and_symbolic_sizes_check_as_well(small: str) -> None:
         f(x[:0], places(0))
 
 
+def test_what_is_read_of_nothing_is_an_error_with_a_line() -> None:
+    f = tw.jit(lambda w, i: w[i * i] + 1)
+    with pytest.raises(OutOfRangeError, match=r"getitem: index is out of range for dimension 0 of 0 elements.*test_index_checks\.py"):
+        f(Tensor(W[:0]), places(0))
+    assert f(Tensor(W[:0]), places()).shape == (0, *W.shape[1:])
+    last = tw.jit(
+        lambda w, n: tw.fori_loop(0, n, lambda i, v: w[i] + v, w.sum(0)), symbols={"w": {0: tw.Var("m", 0, 9)}, "n": tw.Var("n", 0, 9)}
+    )
+    assert last(Tensor(W[:0]), 0).numpy().tolist() == (W[:0].sum(0)).tolist()
+    with pytest.raises(OutOfRangeError, match="getitem: index is out of range for dimension 0 of 0 elements"):
+        last(Tensor(W[:0]), 1)
+
+
 def test_threads_hear_of_their_own_calls() -> None:
     rows = tw.jit(lambda w, i: w[i] + 1)
     w, wrong = Tensor(W), []

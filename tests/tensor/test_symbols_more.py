@@ -21,9 +21,12 @@ EMPTY: dict[str, Callable[[Tensor], Tensor]] = {
     "max of all": lambda x: x.max((0, 1)), "kept": lambda x: x.max(0, keepdims=True) * 2, "beside a sum": lambda x: (x + 1).max(0) + x.sum(),
     "norm": lambda x: xp.linalg.vector_norm(x, axis=0, ord=float("inf")), "logsumexp": lambda x: x.logsumexp(0),
     "mean": lambda x: x.mean(0), "softmax": lambda x: x.softmax(0), "log_softmax": lambda x: x.log_softmax(0), "prod": lambda x: x.prod(0),
+    "attention over no keys": lambda x: (xp.ones((3, 2)) @ x.astype("float32").mT).softmax(-1) @ x.astype("float32"),
+    "a loop of no steps": lambda x: tw.fori_loop(0, x.shape[0], lambda i, v: v + x[i], xp.zeros(2, dtype=x.dtype)),
     "any": lambda x: (x > 0).any(0), "max of bools": lambda x: (x > 0).max(0), "var": lambda x: x.var(0), "std": lambda x: x.std(0, correction=1),
 }  # fmt: skip
 MOVED: dict[str, Callable[[Tensor], Tensor]] = {
+    "mesh": lambda x: xp.meshgrid(xp.arange(x.shape[0]), x[:, 1])[1] * 2, "pool": lambda x: nn.max_pool(x.mT.pad([(3, 3), (1, 1)])[None], 2, stride=1),
     "roll": lambda x: xp.roll(x, 1, axis=0), "roll back": lambda x: xp.roll(x, -2, axis=(0, 1)), "roll far": lambda x: xp.roll(x, 12, axis=0),
     "roll flat": lambda x: xp.roll(x, 1), "roll flat of columns": lambda x: xp.roll(x.mT, -3), "roll two": lambda x: xp.roll(x, (7, 1), axis=(0, 1)),
     "roll by a size": lambda x: xp.roll(xp.arange(7), x.shape[0]), "roll by almost all": lambda x: xp.roll(x, x.shape[0] - 1, axis=0),

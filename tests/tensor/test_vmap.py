@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from node_values import value
+from tilewright import xp
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor
 from tilewright.tensor.gradients.grad import checkpoint, grad
@@ -112,3 +113,15 @@ def test_what_does_not_fit() -> None:
         vmap(lambda a: a, None)(Tensor(np.ones(3)))
     with pytest.raises(UsageError, match="captured"):
         vmap(lambda a: a * a.numpy())(Tensor(np.ones(3)))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_gradients_pass_through_sorts_of_a_batch(descending: bool) -> None:
+    x, c = Tensor(rng.standard_normal((3, 4, 2))), Tensor(rng.standard_normal((4, 2)))
+
+    def loss(x: Any) -> Any:
+        return (xp.sort(x, axis=0, descending=descending) * c).sum()
+
+    got = grad(lambda x: vmap(loss)(x).sum())(x).numpy()
+    np.testing.assert_allclose(got, np.stack([grad(loss)(x[i]).numpy() for i in range(3)]))
+    np.testing.assert_allclose(vmap(grad(loss))(x).numpy(), got)
