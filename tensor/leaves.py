@@ -10,7 +10,7 @@ from ..ir.errors import TilewrightError, UsageError
 from .graph.captured_numbers import captured, plain
 from .graph.nodes import TensorNode
 from .graph.nodes import leaf as bare_leaf
-from .graph.primitives import const
+from .graph.primitives import const, number_of
 from .graph.promotion import default_float, default_of, dtype_of
 from .graph.source_lines import user_line, with_line
 from .running import buffers
@@ -121,8 +121,11 @@ def _from_data(data: Any, dtype: DTypeLike | None, device: str, range: tuple[int
     try:
         array = as_array(data)
         kind = None if dtype is None else dtype_of(dtype)
-        if kind is None and array.dtype == np.float64 and not (isinstance(data, memoryview) or hasattr(data, "__array__")):
-            kind = default_float()
+        if not (isinstance(data, memoryview) or hasattr(data, "__array__")):
+            if kind is None and array.dtype == np.float64:
+                kind = default_float()
+            if kind is not None and array.dtype.kind in "iu" and array.size:
+                number_of(array.min(), kind), number_of(array.max(), kind)
         return from_numpy(array, kind, device, range)
     except TilewrightError as e:
         raise with_line(e) from e.__cause__

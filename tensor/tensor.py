@@ -86,7 +86,9 @@ class Tensor(TensorHandle):
         links = value.links if isinstance(value, Tensor) else None
         if links is not None and links.base is self and type(links.place) is Sliced and links.place.key == key:
             return  # x[key] += y: the part was written to already
-        value = Tensor(value) if isinstance(value, list) else value
+        if isinstance(value, list):
+            listed = Tensor(value)
+            value = Tensor(value, dtype=self.dtype) if listed.dtype.is_int and self.dtype.is_int else listed
         with lock_of(self):
             if not (at_once(self) and written(self, key, value)):
                 write(self, _setitem(self, key, value).node)

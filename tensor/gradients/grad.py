@@ -117,10 +117,10 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     for o in outs:
         if not o.dtype.is_float:
             raise UsageError(f"the tangent of a result of type {o.dtype}: only floats have tangents")
-    dummies = [P.marked(P.const(0, o.dtype, o.shape), OpenArgument()) for o in outs]
-    pulled = gradients([o.node for o in outs], dummies, sources)
     moves = [_like(g, n, "a tangent") for g, n in zip(given, sources, strict=True)]
-    pushed = gradients(pulled, moves, dummies)
+    with _opened([Tensor.of(P.const(0, o.dtype, o.shape), o.device) for o in outs]) as pulling:
+        dummies = [t.node for t in pulling]
+        pushed = gradients(gradients([o.node for o in outs], dummies, sources), moves, dummies)
     return result, unflatten(shape, [Tensor.of(n, o.device) for n, o in zip(pushed, outs, strict=True)])
 
 

@@ -551,6 +551,10 @@ def matrix_rank(z: ComplexParts, *, rtol: Any = None) -> TensorNode:
     return L.matrix_rank(diagonal, rtol=factor)
 
 
+def _diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    return both(J.diff, 0, 3, 4)(x, n, axis, prepend, append)
+
+
 def _setitem(x: Any, key: Any, value: Any) -> Any:
     if isinstance(x, TensorNode):
         raise DTypeError(f"complex numbers in an array of {x.dtype}: write their real part, or make the array complex with astype")
@@ -593,10 +597,10 @@ RULES: dict[Rule, Rule] = {
     R.sum: both(R.sum), R.mean: both(R.mean), R.var: var, R.std: lambda *a, **k: E.sqrt(var(*a, **k)), R.prod: _product("prod"),
     R.cumulative_sum: both(R.cumulative_sum), R.cumsum: both(R.cumsum), R.cumulative_prod: _product("cumprod"), R.cumprod: _product("cumprod"),
     **{f: both(f) for f in (
-        J.concat, J.stack, J.roll, J.tile, J.repeat, J.diff,
+        J.concat, J.stack, J.roll, J.tile, J.repeat,
         C.tril, C.triu, I.getitem, I.take, I.take_along_axis, L.trace,
     )},
-    J.pad: both(J.pad, 0, 2), I.setitem: _setitem,
+    J.pad: both(J.pad, 0, 2), J.diff: _diff, I.setitem: _setitem,
     I.index_put: both(I.index_put, 0, 2), I.scatter_add: both(I.scatter_add, 0, 2),
     C.broadcast_arrays: both(C.broadcast_arrays, *range(32)), C.meshgrid: both(C.meshgrid, *range(32)),
     C.full: filled(C.full, 1), C.full_like: filled(C.full_like, 1), C.linspace: both(C.linspace, 0, 1),

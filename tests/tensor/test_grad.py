@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from node_values import value
-from tilewright import jit, xp
+from tilewright import jit, sparse, xp
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import call_list
@@ -96,7 +96,7 @@ def test_vjp_and_jvp_are_transposes() -> None:
 
 
 FORWARD: dict[str, Any] = {
-    "product": lambda x, w: x @ w, "of itself": lambda x, w: x @ x.mT, "repeated": lambda x, w: xp.repeat(x, 2, axis=0) ** 3,
+    "segments": lambda x, w: sparse.segment_sum(x, np.array([0, 2, 3])), "product": lambda x, w: x @ w, "of itself": lambda x, w: x @ x.mT, "repeated": lambda x, w: xp.repeat(x, 2, axis=0) ** 3,
 }  # fmt: skip
 
 

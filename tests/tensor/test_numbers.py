@@ -159,4 +159,10 @@ def test_constants_that_a_type_does_not_have() -> None:
             xp.full_like(x, wrong)
         with pytest.raises(tw.UsageError, match="is no uint8"):
             put(x, 0, wrong)
+    for row in ([300, 1], [1, -1]):
+        with pytest.raises(tw.UsageError, match="is no uint8"):
+            Tensor(row, dtype="uint8")
+        with pytest.raises(tw.UsageError, match="is no uint8"):
+            put(x, slice(None), row)
+    assert put(x, slice(None), [255, 0]).tolist() == [255, 0] and Tensor(np.array([300, -1]), dtype="uint8").tolist() == [44, 255]
     assert xp.full((2,), 300).astype("uint8").tolist() == [44, 44] and xp.full((2,), -1).astype("uint16").tolist() == [65535] * 2

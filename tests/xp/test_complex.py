@@ -81,7 +81,7 @@ def test_reductions_products_and_movement(kind: str, small: None) -> None:
     for f in (
         lambda x: x.T, lambda x: x.reshape(2, 10), lambda x: x[1:3, ::2], lambda x: x[..., -1], lambda x: x[1, 2], lambda x: x[x.real > 0],
         lambda x: x[:, None] * x, np.flip, np.triu, lambda x: np.concatenate([x, real]), lambda x: np.stack([x, x], 1), lambda x: x.astype("bool"),
-        lambda x: np.roll(x, 2, 0), lambda x: np.diff(x), lambda x: np.tile(x, (2, 1)), np.zeros_like, lambda x: np.full_like(x, 1 + 2j),
+        lambda x: np.roll(x, 2, 0), lambda x: np.diff(x), lambda x: np.diff(x, prepend=x, append=real), lambda x: np.tile(x, (2, 1)), np.zeros_like, lambda x: np.full_like(x, 1 + 2j),
     ):  # fmt: skip
         same(f, a)
     same(xp.unique_values, np.array([1j, 2, 1j, 0], kind), known=np.unique)
