@@ -200,7 +200,7 @@ def _kernel(n: TensorNode, src: list[TensorNode], new: list[bool]) -> TensorNode
 _RULES: dict[str, Batched] = {
     "elementwise": lambda n, src, new: P.rounded(src[0], n.dtype) if n.arg == "rounded" else P.elementwise(n.arg, *src),
     "cast": lambda n, src, new: make("cast", tuple(src), n.arg, src[0].shape, n.dtype),
-    "after": lambda n, src, new: P.after(*src),
+    "after": lambda n, src, new: P.after(src[0] if new[0] else repeated(src[0], src[1].shape[0]), src[1]),
     "view": lambda n, src, new: P.view(src[0], _lifted(n.arg, src[0].shape[0])),
     "reduce": lambda n, src, new: P.reduce(n.arg[0], src[0], [d + 1 for d in n.arg[1]]),
     "scan": lambda n, src, new: P.scan(n.arg[0], src[0], n.arg[1] + 1),

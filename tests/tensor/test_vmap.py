@@ -11,7 +11,7 @@ from node_values import value
 from tilewright import xp
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor
-from tilewright.tensor.gradients.grad import checkpoint, grad
+from tilewright.tensor.gradients.grad import checkpoint, grad, vjp
 from tilewright.tensor.gradients.vmap import vmap
 from tilewright.tensor.graph import index_maps as maps
 from tilewright.tensor.graph import primitives as P
@@ -98,6 +98,8 @@ def test_with_gradients() -> None:
     x, w = Tensor(X[..., 0]), Tensor(rng.standard_normal(4))
     for inner in (lambda w, x: (w * x).exp().sum(), checkpoint(lambda w, x: (w * x).exp().sum())):
         each = vmap(grad(inner), (None, 0))(w, x)
+        unit = vmap(lambda u, inner=inner: vjp(lambda w: inner(w, x[0]), w)[1](u)[0])(Tensor(np.arange(3.0)))
+        np.testing.assert_allclose(unit.numpy(), np.arange(3.0)[:, None] * each.numpy()[0])
         want = np.exp(w.numpy() * x.numpy()) * x.numpy()
         np.testing.assert_allclose(value(each.node, {}), want)
         total = grad(lambda w, f=inner: vmap(f, (None, 0))(w, x).sum())(w)
