@@ -39,8 +39,9 @@ from tilewright.placement import (
 )
 from tilewright.placement.model_graphs import GPT2
 from tilewright.placement.network import ASSUMED, measure
-from tilewright.placement.running import RunSpec, drawn, run, run_plans
-from tilewright.placement.running.prediction import layer_times, predicted
+from tilewright.placement.running import run_plans
+from tilewright.placement.running.prediction import planned_run, predicted_plans
+from tilewright.placement.decided import Decided
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from drawn_plans import drawn_plan, faulty
@@ -99,7 +100,7 @@ def shardings(_: float) -> None:
 def model(_: float) -> None:
     """GPT-2 124M over 4 devices."""
     size = GPT2["gpt2"]
-    gpt2 = Model("gpt2", size.layers, lambda layers, batch: transformer(size, batch, layers, state=8.0), 4.0 * size.sequence * size.hidden)
+    gpt2 = Model("gpt2", size.layers, lambda layers, batch: transformer(size, batch, layers, state=8.0))
     with cache.open(None) as store:
         prices = KernelPrices(devices.get("cpu"), 1, store)
         for memory, known in ((math.inf, False), (math.inf, True), (2e9, True)):
@@ -114,49 +115,40 @@ def runs(_: float) -> None:
     """Bits of one process, and planted mistakes."""
     draw = random.Random(0)
     for ranks in (2, 4):
-        specs = [drawn(ranks, draw) for _ in range(100)]
-        began = time.perf_counter()
-        equal = sum(not r.wrong for r in run(specs, deadline=600))
-        row(table="runs", ranks=ranks, plans=len(specs), equal=equal, seconds=round(time.perf_counter() - began, 1))
-        wrong = [s for s in (_faulty(x, draw) for x in specs) if s is not None]
-        caught = sum(bool(r.wrong) for r in run(wrong, deadline=600))
-        row(table="mistakes", ranks=ranks, plans=len(wrong), caught=caught)
         plans = [drawn_plan(ranks, draw) for _ in range(100)]
+        began = time.perf_counter()
         equal = sum(not r.wrong for r in run_plans(plans, deadline=600))
+        took = round(time.perf_counter() - began, 1)
         mistakes = [x for p in plans if (x := faulty(p, draw)) is not None]
         caught = sum(bool(r.wrong) for r in run_plans(mistakes, deadline=600))
-        row(table="a model's operations", ranks=ranks, plans=len(plans), equal=equal, mistakes=len(mistakes), caught=caught)
-
-
-def _faulty(spec: RunSpec, draw: random.Random) -> RunSpec | None:
-    """The same with a mistake that it can make."""
-    schedule = spec.pipeline()
-    can = []
-    if len({stage for route in schedule.routes for stage, _ in route}) > 1 and spec.batch * spec.hidden > 1:
-        can.append("swapped-chunk")
-    if spec.data > 1 or spec.tensor > 1 or len(schedule.routes) > 1:
-        can.append("missing-all-reduce")
-    if spec.zero:
-        can.append("stale-gather")
-    return replace(spec, fault=draw.choice(can)) if can else None
+        row(table="runs", ranks=ranks, plans=len(plans), equal=equal, mistakes=len(mistakes), caught=caught, seconds=took)
 
 
 def prediction(_: float) -> None:
-    """Six plans on 2 ranks: a step as predicted from one process and the links, and as measured."""
-    wide = {"hidden": 256, "inner": 1024, "batch": 64, "layers": 8, "microbatches": 8, "dtype": "float32", "steps": 6}
-    plans = [RunSpec(stages=2, schedule=name, **wide) for name in ("gpipe", "1f1b", "zb-h1")]
-    plans += [RunSpec(tensor=2, **wide), RunSpec(data=2, **wide), RunSpec(data=2, zero=3, **wide)]
+    """Ways to split one step of a model over 2 ranks, predicted from kernels in one process and the links, and measured."""
+    size, batch = TransformerSize(4, 256, 4, 128), 8
+    small = Model("small", size.layers, lambda layers, n: transformer(size, n, layers))
     links = measure()
-    found = run(plans, deadline=300)
-    off, pairs = [], []
-    for spec, ran in zip(plans, found):
-        guess = predicted(spec, layer_times(spec), links)
-        work = spec.data  # data-parallel ranks do twice the rows
-        off.append(abs(guess / ran.seconds - 1))
-        pairs.append((ran.seconds / work, guess / work))
-        row(table="prediction", plan=spec.name, measured_s=ran.seconds, predicted_s=guess)
-    named = [(a[1] < b[1]) == (a[0] < b[0]) for a, b in combinations(pairs, 2) if max(a[0], b[0]) > 1.1 * min(a[0], b[0])]
-    row(table="prediction", plan="all", median_off=statistics.median(off), pairs=len(named), named_rightly=sum(named))
+    with cache.open(None) as store:
+        prices = KernelPrices(devices.get("cpu"), 1, store)
+        ways = {
+            "data parallel": Decided(1, tensor=1, zero=0),
+            "ZeRO-3": Decided(1, tensor=1, zero=3),
+            "tensor parallel": Decided(1, tensor=2),
+            "GPipe": Decided(2, "gpipe", 2),
+            "1F1B": Decided(2, "1f1b", 4),
+            "ZB-V": Decided(2, "zb-v", 4),
+        }
+        found = [plan(small, 2, batch, prices, links, decided=decided).best for decided in ways.values()]
+    plans = [replace(planned_run(p, small.part), dtype="float32", steps=6) for p in found]
+    guesses = predicted_plans(plans, links)
+    measured = [ran.seconds for ran in run_plans(plans, deadline=300)]
+    for name, guess, took in zip(ways, guesses, measured):
+        row(table="prediction", plan=name, measured_s=took, predicted_s=guess)
+    off = statistics.median(abs(guess / took - 1) for guess, took in zip(guesses, measured))
+    apart = [(a, b) for a, b in combinations(zip(measured, guesses), 2) if max(a[0], b[0]) > 1.1 * min(a[0], b[0])]
+    named = sum((a[1] < b[1]) == (a[0] < b[0]) for a, b in apart)
+    row(table="prediction", plan="all", median_off=off, pairs=len(apart), named_rightly=named)
 
 
 PARTS: dict[str, Callable[[float], None]] = {

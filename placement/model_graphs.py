@@ -147,10 +147,11 @@ def shrunk(size: TransformerSize, devices: int, width: int = 1, sequence: int = 
 
 GPT2 = {
     "gpt2-tiny": TransformerSize(2, 64, 4, 64, 256),
+    "gpt2-mini": TransformerSize(8, 64, 4, 64, 256),
     "gpt2": TransformerSize(12, 768, 12, 1024, 50257),
     "gpt2-medium": TransformerSize(24, 1024, 16, 1024, 50257),
 }
-"""Models by name; `examples/gpt2.py` has the first two."""
+"""Models by name; `examples/gpt2.py` has the first and the third. The second has enough layers for any schedule on a few devices."""
 
 
 def transformer(size: TransformerSize, batch: int, layers: range | None = None, state: float = 0.0, training: bool = True) -> ShardGraph:

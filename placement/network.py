@@ -109,15 +109,16 @@ def fitted(kind: str, ranks: int, times: Sequence[tuple[float, float]]) -> Rate:
     return Rate(alpha, beta, off)
 
 
-def measure(ranks: int = 2) -> Network:
-    """Measure between so many processes of this machine (about four seconds), and keep it. Raises PlanError where no MPI is there."""
+def measure(ranks: int = 2, backend: str = "mpi") -> Network:
+    """Measure between so many processes of this machine (about four seconds), and keep it. Raises PlanError where what the backend needs is not
+    there."""
     from .running.launcher import launched
 
-    found = launched(f"{__package__}.running.link_times", ranks, {}, 60.0)
+    found = launched(f"{__package__}.running.link_times", ranks, {}, 60.0, backend)
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     rates = {kind: fitted(kind, ranks, [(b, t) for b, t in found["seconds"][kind]]) for kind in MEASURED}
     links = Network(date, ranks, rates, found["slowed"])
-    file = place()
+    file = place(backend)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, json.dumps(links.to_json(), indent=1) + "\n")
@@ -128,21 +129,22 @@ def measure(ranks: int = 2) -> Network:
     return links
 
 
-def place() -> Path:
+def place(backend: str = "mpi") -> Path:
     """Where this machine's are kept."""
-    return folders.state() / f"links-{platform.node() or 'here'}.json"
+    return folders.state() / f"links-{platform.node() or 'here'}{'' if backend == 'mpi' else f'-{backend}'}.json"
 
 
-def kept() -> Network | None:
+def kept(backend: str = "mpi") -> Network | None:
     """What was measured on this machine; None if nothing was. Raises PlanError where the file is damaged."""
+    file = place(backend)
     try:
-        text = place().read_text()
+        text = file.read_text()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as e:
-        raise PlanError(f"cannot read the measured links {place()}: {e}") from None
+        raise PlanError(f"cannot read the measured links {file}: {e}") from None
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise PlanError(f"the measured links {place()} are damaged ({e}): measure them again with tune devices --links") from None
+        raise PlanError(f"the measured links {file} are damaged ({e}): measure them again with tune devices --links") from None
     return Network.from_json(data)

@@ -53,14 +53,12 @@ class PlannedPasses:
         self._plan, self._price, self._slowed = plan, price, slowed
         self._ops: dict[str, ShardOp] = {}
         self._sent: dict[str, Collective] = {}
-        made = plan.graph.made_by()
         for op in plan.graph.ops:
             way, phase = plan.ops[op.name], plan.graph.phase(op)
             if phase == "update":
                 continue
             for (name, _), layout in zip(op.reads, way.reads):
-                source = plan.ops[made[name].name].writes if name in made else plan.arrays[name]
-                self._send(laid_out_anew(plan.graph.arrays[name].nbytes, source, layout, plan.mesh, name))
+                self._send(laid_out_anew(plan.graph.arrays[name].nbytes, plan.layout(name), layout, plan.mesh, name))
             self._ops[op.name] = op
             share = math.prod(way.local.values()) / max(math.prod(op.axes.values()), 1)
             compute = op.flops * share > balance * moved(op, way.local)

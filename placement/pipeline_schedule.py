@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,6 +75,25 @@ class PipelineSchedule:
     def part_at(self) -> dict[Place, tuple[int, int]]:
         """(route, part of the model) at each (stage, chunk)."""
         return {place: (r, k) for r, route in enumerate(self.routes) for k, place in enumerate(route)}
+
+    def parts_of(self, stage: int) -> list[int]:
+        """Parts of the model that a stage holds, by chunk."""
+        return [part for (s, _), (_, part) in sorted(self.part_at.items()) if s == stage]
+
+    @cached_property
+    def in_flight(self) -> list[int]:
+        """Of how many microbatches a part of the model holds activations at once, at most: from F until W."""
+        most = [0] * self.parts
+        for stage, order in enumerate(self.orders):
+            now: Counter[int] = Counter()
+            for block in order:
+                for op in block:
+                    now[op.chunk] += op.kind == "F"
+                    part = self.part_at[stage, op.chunk][1]
+                    most[part] = max(most[part], now[op.chunk])
+                for op in block:
+                    now[op.chunk] -= op.kind in ("W", "BW")
+        return most
 
     @property
     def splits(self) -> bool:

@@ -1,11 +1,12 @@
-"""The best plan of a model over some devices: how many stages, how each stage is split over its devices, in how many microbatches and which
-order; with what each part costs, what binds, and what else comes near."""
+"""The best plan of a model over some devices: how many stages, over which devices each, how each is split over them, in how many microbatches and
+which order; with what each part costs, what binds, and what else comes near."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from .collectives import Mesh
 from .errors import PlanError
@@ -14,28 +15,32 @@ from .network import Network
 from .pipeline_costs import PartCosts, PipelineCosts
 from .pipeline_schedule import PipelineSchedule
 from .shard_graph import ShardGraph
-from .shard_search import ShardPlan, search_shardings
-from .shardings import Price
+from .shard_search import ShardPlan, renamed, search_shardings
+from .shardings import Price, local_bytes
 from .simulator import Timeline, simulate
+from .stage_cuts import Cut, cut
+from .transfers import crossing
+from .decided import FREE, Decided, as_decided
 
 SHOWN_WITHIN = 0.05
 """Plans that are at most so much slower than the best are shown too."""
+ORDERS, CHUNKED = ("1f1b", "zb-h1", "zb-h2"), ("interleaved", "zb-v", "dualpipe")
+"""Those that a plan tries, of one part a stage and of two. GPipe is 1F1B with more memory; V-Half and V-Min have more idle time than what fits where
+they do."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model of equal `layers`. `part`: the graph of some of them for a microbatch of so many sequences. `boundary`:
-    bytes of what goes from a layer to the next, for a sequence."""
+    """A model of equal `layers`. `part`: the graph of some of them for a microbatch of so many sequences."""
 
     name: str
     layers: int
     part: Callable[[range, int], ShardGraph]
-    boundary: float
 
 
 @dataclass(frozen=True)
-class PlannedStage:
-    """The layers of a stage and how they are split over its devices."""
+class PlannedPart:
+    """The layers of a part of the model, and how they are split over the devices of its stage."""
 
     layers: range
     plan: ShardPlan
@@ -44,17 +49,31 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """A plan. Seconds of a step: `pipeline` until the last pass ends, and `once` for what is done once: gradients added
-    up over devices, updates. `rejected`: why others could not be."""
+    """A plan. `parts`: first to last; a stage has one or several. Seconds of a step: those of the pipeline's `line` until the last pass ends, and
+    `once` for what is done once: gradients added up over devices, updates."""
 
     model: str
     batch: int
-    devices: int
-    mesh: tuple[int, ...]
-    microbatches: int
-    stages: tuple[PlannedStage, ...]
+    parts: tuple[PlannedPart, ...]
     line: Timeline
     once: float
+
+    @property
+    def schedule(self) -> PipelineSchedule:
+        return self.line.schedule
+
+    @property
+    def microbatches(self) -> int:
+        return self.schedule.microbatches
+
+    @property
+    def meshes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each stage's devices."""
+        return tuple(self.parts[self.schedule.parts_of(stage)[0]].plan.shape for stage in range(self.schedule.stages))
+
+    @property
+    def devices(self) -> int:
+        return sum(map(math.prod, self.meshes))
 
     @property
     def step(self) -> float:
@@ -67,35 +86,42 @@ class DevicePlan:
 
     @property
     def name(self) -> str:
-        """Such as `2 stages (1f1b, 8 microbatches) x 2 devices`."""
-        inner = " x ".join(map(str, self.mesh))
-        if len(self.stages) == 1:
-            return f"one stage on {inner} device{'s' * (self.devices > 1)}"
-        return f"{len(self.stages)} stages ({self.line.schedule.name}, {self.microbatches} microbatches) of {inner} device{'s' * (inner != '1')}"
+        """Such as `2 stages (1f1b, 8 microbatches) of 2 devices`, or `... of 1, 1 and 2 devices`."""
+        shapes = [" x ".join(str(n) for n in shape if n > 1) or "1" for shape in self.meshes]
+        each = shapes[:1] if len(set(shapes)) == 1 else shapes
+        inner = (", ".join(each[:-1]) + " and " if each[1:] else "") + each[-1]
+        words = f"{inner} device{'s' * (inner != '1')}"
+        if self.schedule.stages == 1:
+            return f"one stage on {words}"
+        return f"{self.schedule.stages} stages ({self.schedule.name}, {self.microbatches} microbatches) of {words}"
 
-    def parts(self) -> dict[str, float]:
-        """Seconds of the step by part, on the stage that works longest; they add up to the step."""
-        k = max(range(len(self.stages)), key=lambda s: self.line.busy[s])
-        phases, m = self.stages[k].plan.phases, self.microbatches
-        shares = {name: m * phases[name][0] for name in ("forward", "input", "weight")}
-        found = {
-            "forward passes": shares["forward"],
-            "gradients of inputs": shares["input"],
-            "gradients of weights": shares["weight"],
-            "collectives of passes": m * sum(phases[name][1] for name in ("forward", "input", "weight")),
-            "idle in the pipeline": self.line.step - self.line.busy[k],
-            "gradients and parameters between devices": phases["update"][1],
-            "updates": phases["update"][0],
-        }
+    @property
+    def longest(self) -> tuple[PlannedPart, ...]:
+        """The parts of the stage that works longest."""
+        stage = max(range(self.schedule.stages), key=lambda s: self.line.busy[s])
+        return tuple(self.parts[k] for k in self.schedule.parts_of(stage))
+
+    def shares(self) -> dict[str, float]:
+        """Seconds of the step by what is done, on the stage that works longest; they add up to the step."""
+        m, found = self.microbatches / len(self.schedule.routes), defaultdict[str, float](float)
+        for part in self.longest:
+            phases = part.plan.phases
+            found["forward passes"] += m * phases["forward"][0]
+            found["gradients of inputs"] += m * phases["input"][0]
+            found["gradients of weights"] += m * phases["weight"][0]
+            found["collectives of passes"] += m * sum(phases[name][1] for name in ("forward", "input", "weight"))
+            found["gradients and parameters between devices"] += phases["update"][1]
+            found["updates"] += phases["update"][0]
+        found["idle in the pipeline"] = self.line.step - max(self.line.busy)
         found["other stages' ends"] = self.step - sum(found.values())
         return {name: seconds for name, seconds in found.items() if seconds > 1e-12 * self.step}
 
     @property
     def binding(self) -> str:
         """What takes most: compute, the network, or idle time."""
-        parts = self.parts()
-        network = sum(parts.get(name, 0.0) for name in ("collectives of passes", "gradients and parameters between devices"))
-        idle = parts.get("idle in the pipeline", 0.0)
+        shares = self.shares()
+        network = sum(shares.get(name, 0.0) for name in ("collectives of passes", "gradients and parameters between devices"))
+        idle = shares.get("idle in the pipeline", 0.0)
         return max((("compute", self.step - network - idle), ("the network", network), ("idle time", idle)), key=lambda x: x[1])[0]
 
 
@@ -119,172 +145,197 @@ def meshes(n: int) -> Iterator[tuple[int, ...]]:
     yield from ((a, n // a) for a in range(2, math.isqrt(n) + 1) if n % a == 0)
 
 
-def plan(model: Model, devices: int, batch: int, price: Price, network: Network, memory: float = math.inf) -> Found:
-    """The best plan found. `network`: between any two devices. Raises PlanError where none fits, with the least memory that would."""
+def plan(
+    model: Model, devices: int, batch: int, price: Price, network: Network, memory: float = math.inf, decided: Decided = FREE
+) -> Found:
+    """The best plan found. `network`: between any two devices. `decided`: what is decided. Raises PlanError where none fits, with the least memory
+    that would."""
     if devices < 1:
         raise PlanError(f"a plan needs one device at least, not {devices}")
-    made: list[DevicePlan] = []
-    rejected: list[tuple[str, str]] = []
-    for stages in (s for s in range(1, devices + 1) if devices % s == 0):
-        if stages > model.layers:
-            rejected.append((f"{stages} stages", f"{model.name} has {model.layers} layers"))
-            continue
-        for shape in meshes(devices // stages):
-            mesh = tuple(map(network.axis, shape))
-            try:
-                made += _plans(model, stages, mesh, batch, price, network, memory)
-            except PlanError as e:
-                rejected.append((f"{stages} stages of {' x '.join(map(str, shape))} devices", str(e)))
-    if not made:
-        raise PlanError("; ".join(dict.fromkeys(f"{name}: {why}" for name, why in rejected)))
-    best, *others = sorted(made, key=lambda p: p.step)
-    return Found(best, tuple(others), tuple(rejected))
+    return _Planner(model, devices, batch, price, network, memory, decided).found()
 
 
-def _plans(model: Model, stages: int, mesh: Mesh, batch: int, price: Price, network: Network, memory: float) -> Iterator[DevicePlan]:
-    """Plans with so many stages, one for each number of microbatches and order that fits."""
-    counts = [1] if stages == 1 else [m for m in (stages, 2 * stages, 4 * stages, batch) if batch % m == 0 and m <= batch]
-    if not counts:
-        raise PlanError(f"a batch of {batch} is no multiple of {stages} microbatches")
-    why, fits = "", 0
-    for m in dict.fromkeys(counts):
-        try:
-            cuts = [range(model.layers)] if stages == 1 else cut(model, stages, _layer_costs(model, mesh, batch // m, price, m), m)
-            for made in _scheduled(model, cuts, mesh, batch, m, price, network, memory):
-                fits += 1
-                yield made
-        except PlanError as e:
-            why = str(e)
-    if not fits:
-        raise PlanError(why)
+@dataclass
+class _Planner:
+    model: Model
+    devices: int
+    batch: int
+    price: Price
+    network: Network
+    memory: float
+    decided: Decided
+    solved: dict[tuple[object, ...], PlannedPart | PlanError] = field(default_factory=dict)
 
-
-def _layer_costs(model: Model, mesh: Mesh, sequences: int, price: Price, m: int) -> Callable[[int, bool], tuple[float, float]]:
-    """(seconds of a microbatch, seconds once a step) of so many layers, with or without the model's last: from programs
-    of one and two layers, as layers are equal."""
-    known: dict[range, ShardPlan] = {}
-
-    def solved(layers: range) -> ShardPlan:
-        if layers not in known:
-            known[layers] = search_shardings(model.part(layers, sequences), mesh, price, microbatches=m, equal_layers=True)
-        return known[layers]
-
-    def cost(count: int, last: bool) -> tuple[float, float]:
-        n = model.layers
-        one = solved(range(n - 1, n) if last else range(1))
-        more = (0.0, 0.0)
-        if count > 1 and n > 1:
-            two = solved(range(n - 2, n) if last else range(2))
-            more = tuple(b - a for a, b in zip(_split(one), _split(two)))  # type: ignore[assignment]
-        each, once = _split(one)
-        return each + (count - 1) * more[0], once + (count - 1) * more[1]
-
-    return cost
-
-
-def _split(found: ShardPlan) -> tuple[float, float]:
-    once = sum(found.phases["update"])
-    return found.step - once, once
-
-
-def cut(model: Model, stages: int, cost: Callable[[int, bool], tuple[float, float]], m: int) -> list[range]:
-    """Layers of each stage: the cut with the least m times the slowest stage and the others once, by dynamic programming over the slowest
-    (Alpa's, arXiv 2201.12023, section 5)."""
-    n = model.layers
-    times = {(count, last): cost(count, last)[0] for count in range(1, n - stages + 2) for last in (False, True)}
-    best: tuple[float, list[range]] | None = None
-    for slowest in sorted(set(times.values())):
-        # ways[k][j]: the least sum of stage times for the first j layers in k stages, none slower than `slowest`
-        ways: list[dict[int, tuple[float, list[range]]]] = [{0: (0.0, [])}]
-        for k in range(1, stages + 1):
-            here: dict[int, tuple[float, list[range]]] = {}
-            for j, (total, cuts) in ways[-1].items():
-                for end in range(j + 1, n - (stages - k) + 1):
-                    t = times.get((end - j, end == n), math.inf)
-                    if t <= slowest and total + t < here.get(end, (math.inf, []))[0]:
-                        here[end] = total + t, [*cuts, range(j, end)]
-            ways.append(here)
-        if n in ways[-1]:
-            total, cuts = ways[-1][n]
-            step = total + (m - 1) * slowest
-            if best is None or step < best[0]:
-                best = step, cuts
-    assert best is not None
-    return best[1]
-
-
-def _scheduled(
-    model: Model, cuts: list[range], mesh: Mesh, batch: int, m: int, price: Price, network: Network, memory: float
-) -> Iterator[DevicePlan]:
-    """The cut stages under each order that fits into memory."""
-    p, sequences, shape = len(cuts), batch // m, tuple(axis.n for axis in mesh)
-    free = [_stage(model, layers, mesh, sequences, m, 1, price, math.inf) for layers in cuts]
-    why, fits = "", 0
-    for schedule in _orders(p, m):
-        flights = simulate(schedule, PipelineCosts((PartCosts(1, 1, 1),) * p)).in_flight
-        stages = free
-        if any(s.costs.fixed + n * s.costs.held > memory for s, n in zip(free, flights)):
-            try:
-                stages = [_stage(model, layers, mesh, sequences, m, n, price, memory) for layers, n in zip(cuts, flights)]
-            except PlanError as e:
-                why = str(e)
+    def found(self) -> Found:
+        made: dict[str, DevicePlan] = {}
+        rejected: list[tuple[str, str]] = []
+        for stages in [self.decided.stages] if self.decided.stages else range(1, self.devices + 1):
+            if stages > self.model.layers:
+                rejected.append((f"{stages} stages", f"{self.model.name} has {self.model.layers} layers"))
                 continue
-        line = simulate(schedule, PipelineCosts([s.costs for s in stages], network.link))
-        once = max(sum(s.plan.phases["update"]) for s in stages)
-        if max(line.memory) > memory * (1 + 1e-9):
-            why = f"{schedule.name} holds {max(line.memory):.4g} bytes"
-            continue
-        fits += 1
-        yield DevicePlan(model.name, batch, p * math.prod(shape), shape, m, tuple(stages), line, once)
-    if not fits:
-        raise PlanError(why)
+            for mesh in [*self._equal(stages), *[None] * (1 < stages < self.devices)]:
+                try:
+                    for p in self._plans(stages, mesh):
+                        made.setdefault(p.name, p)
+                except PlanError as e:
+                    of = "unlike numbers of" if mesh is None else " x ".join(str(axis.n) for axis in mesh)
+                    rejected.append((f"{stages} stages of {of} devices", str(e)))
+        if not made and not rejected:
+            of = f"of {self.decided.tensor} tensor-parallel devices" if self.decided.tensor else "of a device or more"
+            raise PlanError(f"{self.devices} devices cannot be dealt out to {self.decided.stages or 1} stages {of}")
+        if not made:
+            raise PlanError("; ".join(dict.fromkeys(f"{name}: {why}" for name, why in rejected)))
+        best, *others = sorted(made.values(), key=lambda p: p.step)
+        return Found(best, tuple(others), tuple(rejected))
+
+    def _mesh(self, shape: Sequence[int]) -> Mesh:
+        return tuple(map(self.network.axis, shape))
+
+    def _shapes(self, n: int) -> Iterator[tuple[int, ...]]:
+        """Of the `n` devices of a stage."""
+        if self.decided.tensor is None:
+            yield from meshes(n)
+        elif n % self.decided.tensor == 0:
+            yield n // self.decided.tensor, self.decided.tensor
+
+    def _equal(self, stages: int) -> Iterator[Mesh]:
+        """Meshes of stages that all have one."""
+        if self.devices % stages == 0:
+            yield from map(self._mesh, self._shapes(self.devices // stages))
+
+    def _plans(self, stages: int, mesh: Mesh | None) -> Iterator[DevicePlan]:
+        """Plans with so many stages on equal meshes, or (None) each on its own; one for each number of microbatches and order that fits."""
+        counts = [1] if stages == 1 else [stages, 2 * stages, 4 * stages, self.batch]
+        counts = [m for m in dict.fromkeys([self.decided.microbatches] if self.decided.microbatches else counts) if self.batch % m == 0]
+        if not counts:
+            raise PlanError(f"a batch of {self.batch} is no multiple of {self.decided.microbatches or stages} microbatches")
+        names = ORDERS[:1] if stages == 1 else ORDERS if mesh is None else (*ORDERS, *CHUNKED)
+        why, fits = "", 0
+        for m in counts:
+            cuts: dict[int, list[Cut]] = {}
+            for name in [self.decided.schedule] if self.decided.schedule else names:
+                try:
+                    schedule = generate(name, stages, m, self.decided.chunks)
+                    if mesh is None and schedule.chunks > 1:
+                        continue  # a stage's parts take its whole mesh each
+                    if schedule.parts not in cuts:
+                        cuts[schedule.parts] = self._cuts(schedule.parts, stages, mesh, m)
+                    if cuts[schedule.parts]:
+                        yield self._scheduled(schedule, cuts[schedule.parts], m)
+                        fits += 1
+                except PlanError as e:
+                    why = str(e)
+        if not fits and why:
+            raise PlanError(why)
+
+    def _cuts(self, parts: int, stages: int, mesh: Mesh | None, m: int) -> list[Cut]:
+        """The layers and the mesh of each part."""
+        if parts > self.model.layers:
+            raise PlanError(
+                f"{self.model.name} has {self.model.layers} layers, for {parts} parts: {parts} layers at least, or fewer stages"
+            )
+        if parts == 1:
+            assert mesh is not None
+            return [Cut(range(self.model.layers), mesh)]
+        if mesh is not None:
+            return cut(self.model.layers, parts, [(1, mesh)], parts, self._seconds_of(m), m)
+        sizes = [n for n in range(1, self.devices) if n & (n - 1) == 0 or self.devices % n == 0]
+        having = [(n, self._mesh(shape)) for n in sizes for shape in self._shapes(n)]
+        found = cut(self.model.layers, stages, having, self.devices, self._seconds_of(m), m)
+        return found if len({tuple(axis.n for axis in c.mesh) for c in found}) > 1 else []
+
+    def _seconds_of(self, m: int) -> Callable[[int, bool, Mesh], float]:
+        """Seconds of a microbatch in so many layers, with or without the model's last: from programs of one and two layers, as layers are equal."""
+        n = self.model.layers
+
+        def alone(layers: range, mesh: Mesh) -> float:
+            costs = self._part(layers, mesh, m, 1, math.inf).costs
+            return costs.forward + costs.input + costs.weight
+
+        def seconds(count: int, last: bool, mesh: Mesh) -> float:
+            one = alone(range(n - 1, n) if last else range(1), mesh)
+            two = alone(range(n - 2, n) if last else range(2), mesh) if count > 1 else one
+            return one + (count - 1) * (two - one)
+
+        return seconds
+
+    def _part(self, layers: range, mesh: Mesh, m: int, in_flight: int, memory: float) -> PlannedPart:
+        """Layers split over a mesh. Parts of equally many layers of which none, or the same end, is the model's are split alike."""
+        key = (len(layers), layers.start == 0, layers.stop == self.model.layers, tuple(axis.n for axis in mesh), m, in_flight, memory)
+        graph = self.model.part(layers, self.batch // m)
+        if key not in self.solved:
+            try:
+                self.solved[key] = self._solved(graph, layers, mesh, m, in_flight, memory)
+            except PlanError as e:
+                self.solved[key] = e
+        found = self.solved[key]
+        if isinstance(found, PlanError):
+            raise found
+        return found if found.layers == layers else replace(found, layers=layers, plan=renamed(found.plan, graph))
+
+    def _solved(self, graph: ShardGraph, layers: range, mesh: Mesh, m: int, in_flight: int, memory: float) -> PlannedPart:
+        allowed = as_decided(graph, mesh, self.decided)
+        found = search_shardings(graph, mesh, self.price, memory, allowed=allowed, microbatches=m, in_flight=in_flight, equal_layers=True)
+        outs = {op.name: graph.arrays[op.writes[0]] for op in graph.ops}
+        kept = sum(found.ops[name].made for name, array in outs.items() if array.kept and array.role == "made")
+        forward, inputs, weights = (sum(found.phases[name]) for name in ("forward", "input", "weight"))
+        return PlannedPart(layers, found, PartCosts(forward, inputs, weights, None, kept, kept, 0.0, found.memory - in_flight * kept))
+
+    def _scheduled(self, schedule: PipelineSchedule, cuts: Sequence[Cut], m: int) -> DevicePlan:
+        """The parts in this order. Raises PlanError where they do not fit into memory."""
+        flights = schedule.in_flight
+        parts = [self._part(c.layers, c.mesh, m, 1, math.inf) for c in cuts]
+        needs = [part.costs.fixed + n * part.costs.held for part, n in zip(parts, flights)]
+        for stage in range(schedule.stages):
+            mine = schedule.parts_of(stage)
+            if (total := sum(needs[k] for k in mine)) > self.memory:
+                for k in mine:
+                    parts[k] = self._part(cuts[k].layers, cuts[k].mesh, m, flights[k], self.memory * needs[k] / total)
+        for k in range(len(parts) - 1):
+            here, after = parts[k].plan, parts[k + 1].plan
+            sent = max(crossing(here, after, True).most, crossing(after, here, False).most)
+            parts[k] = replace(parts[k], costs=replace(parts[k].costs, sent=float(sent)))
+        line = simulate(schedule, PipelineCosts([part.costs for part in parts], self.network.link))
+        if max(line.memory) > self.memory * (1 + 1e-9):
+            raise PlanError(f"{schedule.name} holds {max(line.memory):.4g} bytes")
+        return DevicePlan(self.model.name, self.batch, tuple(parts), line, once(schedule, [part.plan for part in parts], self.network))
 
 
-def _orders(stages: int, microbatches: int) -> Iterator[PipelineSchedule]:
-    """Those of the literature with one part of the model a stage. GPipe is 1F1B with more memory."""
-    names = ("1f1b", "zb-h1", "zb-h2") if stages > 1 else ("1f1b",)
-    yield from (generate(name, stages, microbatches) for name in names)
+def once(schedule: PipelineSchedule, plans: Sequence[ShardPlan], network: Network) -> float:
+    """Seconds of what a step does once, on the stage where that takes longest: gradients added up over devices and over all copies of a part, and
+    updates."""
+    copies = network.axis(len(schedule.routes))
+
+    def seconds(plan: ShardPlan) -> float:
+        made = [(plan.graph.arrays[op.writes[0]], plan.ops[op.name].writes) for op in plan.graph.ops if plan.graph.phase(op) == "weight"]
+        return sum(plan.phases["update"]) + sum(copies.seconds("all-reduce", local_bytes(a.nbytes, at, plan.mesh)) for a, at in made)
+
+    return max(sum(seconds(plans[k]) for k in schedule.parts_of(stage)) for stage in range(schedule.stages))
 
 
-def _stage(model: Model, layers: range, mesh: Mesh, sequences: int, m: int, in_flight: int, price: Price, memory: float) -> PlannedStage:
-    graph = model.part(layers, sequences)
-    found = search_shardings(graph, mesh, price, memory, microbatches=m, in_flight=in_flight, equal_layers=True)
-    outs = {op.name: graph.arrays[op.writes[0]] for op in graph.ops}
-    kept = sum(found.ops[name].made for name, array in outs.items() if array.kept and array.role == "made")
-    forward, inputs, weights = (sum(found.phases[name]) for name in ("forward", "input", "weight"))
-    sent = model.boundary * sequences / math.prod(axis.n for axis in mesh)
-    costs = PartCosts(forward, inputs, weights, None, kept, kept, sent, found.memory - in_flight * kept)
-    return PlannedStage(layers, found, costs)
-
-
-def at_twice_the_bandwidth(model: Model, found: Found, price: Price, network: Network, memory: float) -> Found:
-    """The same question, on links of twice the bandwidth."""
-    return plan(model, found.best.devices, found.best.batch, price, network.faster(2), memory)
-
-
-def layouts_of(stage: PlannedStage) -> dict[str, str]:
+def layouts_of(part: PlannedPart) -> dict[str, str]:
     """How each kind of operation of a stage is split, in words: `qkv: heads over 2`; the first layer stands for all."""
-    graph, mesh = stage.plan.graph, stage.plan.mesh
+    graph, mesh = part.plan.graph, part.plan.mesh
     first = min(op.layer for op in graph.ops)
     said = {}
     for op in graph.ops:
         if op.layer == first and graph.phase(op) in ("forward", "update"):
-            split = stage.plan.ops[op.name].split
+            split = part.plan.ops[op.name].split
             words = [f"{axis} over {mesh[k].n}" for k, axis in enumerate(split) if axis]
             said[op.name] = ", ".join(words) or "whole on each"
     return said
 
 
-def tensor_axes(stage: PlannedStage) -> set[int]:
+def tensor_axes(part: PlannedPart) -> set[int]:
     """Axes of the mesh over which products are split by something else than rows."""
-    graph, split = stage.plan.graph, stage.plan.ops
+    graph, split = part.plan.graph, part.plan.ops
     products = [op for op in graph.ops if graph.phase(op) == "forward" and not op.whole and op.flops]
     return {m for op in products for m, axis in enumerate(split[op.name].split) if axis not in ("", "b", "s")}
 
 
-def placement_name(stage: PlannedStage) -> str:
+def placement_name(part: PlannedPart) -> str:
     """What the field calls the places of parameters, gradients and optimiser state: data parallel, ZeRO-1 to 3, tensor parallel."""
-    plan_, graph = stage.plan, stage.plan.graph
+    plan_, graph = part.plan, part.plan.graph
     parameters = [name for name, a in graph.arrays.items() if a.role == "parameter"]
     if not any("b" in op.axes for op in graph.ops):
         return "split as follows" if any(any(way.split) for way in plan_.ops.values()) else "every device does the same"
@@ -293,7 +344,7 @@ def placement_name(stage: PlannedStage) -> str:
     state = sum(any(at >= 0 for at in plan_.ops[op.name].writes) for op in graph.updates())
     if math.prod(axis.n for axis in plan_.mesh) == 1:
         return "one device"
-    tensor = tensor_axes(stage)
+    tensor = tensor_axes(part)
     words = []
     if batch:
         zero = 3 if split == len(parameters) and not tensor else 2 if state == len(parameters) and not tensor else 0

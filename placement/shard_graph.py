@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from .errors import PlanError
@@ -75,9 +76,20 @@ class ShardGraph:
                 if len(dims) != len(array.shape) or sizes != array.shape:
                     raise PlanError(f"{op.name} takes {name} as {', '.join(dims)}, and its shape is {array.shape}")
 
+    @cached_property
     def made_by(self) -> dict[str, ShardOp]:
         """The operation that makes each array first; a parameter's update is not its maker."""
         return {op.writes[0]: op for op in reversed(self.ops) if self.arrays[op.writes[0]].role in ("made", "gradient")}
+
+    @cached_property
+    def received(self) -> str:
+        """What comes from the stage before; '' on the first."""
+        return next((name for name, a in self.arrays.items() if a.role == "boundary"), "")
+
+    @cached_property
+    def loss(self) -> ShardOp | None:
+        """What begins the backward pass, from the output; None where there is none."""
+        return next((op for op in self.ops if op.rule == "loss"), None)
 
     def phase(self, op: ShardOp) -> str:
         """'update' of a parameter, 'weight' (the gradient of one), 'input' (another gradient), or 'forward'."""

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .collectives import Mesh, MeshAxis
@@ -41,6 +41,16 @@ class ShardPlan:
     @property
     def step(self) -> float:
         return self.compute + self.communication
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the mesh."""
+        return tuple(axis.n for axis in self.mesh)
+
+    def layout(self, name: str) -> Layout:
+        """How an array lies: after the operation that makes it, or as it is stored."""
+        made = self.graph.made_by.get(name)
+        return self.arrays[name] if made is None else self.ops[made.name].writes
 
     def sent(self) -> float:
         """Bytes that a device sends in a step."""
@@ -81,15 +91,15 @@ def search_shardings(
     price: Price | None = None,
     memory: float = math.inf,
     time_limit: float = 30.0,
-    fixed: Callable[[ShardArray], Layout | None] | None = None,
+    allowed: Callable[[ShardOp | ShardArray, Sharding | Layout], bool] | None = None,
     as_alpa: bool = False,
     microbatches: int = 1,
     in_flight: int = 1,
     equal_layers: bool = False,
 ) -> ShardPlan:
     """The cheapest plan of a graph on a mesh. `price`: seconds of an operation at its local extents; None counts
-    communication only, and never lets devices do the same work. `memory`: bytes of a device. `fixed`: layouts of arrays
-    that are decided. `as_alpa`: of the ways to split an operation only those that Alpa takes by default.
+    communication only, and never lets devices do the same work. `memory`: bytes of a device. `allowed`: whether an
+    operation may be split, or an array stored, so. `as_alpa`: of the ways to split an operation only those that Alpa takes by default.
     `microbatches`: how often a step does all but add up gradients and update parameters; `in_flight`: of how many the
     activations are kept at once. `equal_layers`: layers between the first and the last that are equal are split equally, all of
     them, or under a limit of memory runs of 1, 2, 3, ... of them, of which any number can be made. Raises PlanError where nothing fits, with the least memory that would."""
@@ -100,7 +110,7 @@ def search_shardings(
     except ImportError:
         raise PlanError(NEEDS_SCIPY) from None
     same = _same(graph, not math.isinf(memory)) if equal_layers else {}
-    choices = _choices(graph, mesh, price, fixed, as_alpa, (microbatches, in_flight), same)
+    choices = _choices(graph, mesh, price, allowed, as_alpa, (microbatches, in_flight), same)
     least = sum(c.count * min(c.memory) for c in choices.values())  # any choices go together: an edge only costs time
     if least > memory * (1 + 1e-9):
         raise PlanError(f"no plan fits into {memory:.4g} bytes a device: {least:.4g} bytes is the least, on {_named(mesh)}")
@@ -130,7 +140,7 @@ def _choices(
     graph: ShardGraph,
     mesh: Mesh,
     price: Price | None,
-    fixed: Callable[[ShardArray], Layout | None] | None,
+    allowed: Callable[[ShardOp | ShardArray, Sharding | Layout], bool] | None,
     as_alpa: bool,
     times: tuple[int, int],
     same: Mapping[str, str],
@@ -141,17 +151,17 @@ def _choices(
         if array.name in same:
             continue
         if array.role in ("input", "boundary", "parameter"):
-            decided = fixed(array) if fixed is not None else None
-            options = layouts(array.shape, mesh) if decided is None else [decided]
+            options = [x for x in layouts(array.shape, mesh) if allowed is None or allowed(array, x)]
             held = [local_bytes(array.nbytes, x, mesh) for x in options]
-            found[array.name] = _ProgramNode(
-                array.name, options, [0.0] * len(options), held if array.role == "parameter" else [0.0] * len(options)
-            )
+            none = [0.0] * len(options)
+            received = [2 * times[0] * mesh[0].seconds("send", x) for x in held]  # and as much is sent back
+            stays = array.role == "parameter"
+            found[array.name] = _ProgramNode(array.name, options, received if array.role == "boundary" else none, held if stays else none)
     for op in graph.ops:
         if f"op {op.name}" in same:
             continue
         out = graph.arrays[op.writes[0]]
-        ways: list[Sharding] = list(shardings(op, out, mesh, as_alpa))
+        ways = [w for w in shardings(op, out, mesh, as_alpa) if allowed is None or allowed(op, w)]
         if price is None and op.flops and not op.whole:  # products: what is left is small beside them
             least = min(math.prod(w.local.values()) for w in ways)
             ways = [w for w in ways if math.prod(w.local.values()) == least]
@@ -163,13 +173,15 @@ def _choices(
         found[f"op {op.name}"] = _ProgramNode(f"op {op.name}", ways, costs, held, op=op)
     for name, node in found.items():
         node.count = counts[name]
+        if not node.options:
+            raise PlanError(f"{name.removeprefix('op ')} cannot be split as asked over {_named(mesh)}: no extent divides so")
     return found
 
 
 def _edges(graph: ShardGraph, same: Mapping[str, str]) -> dict[tuple[str, str, int, float], int]:
     """(who makes an array, who reads it, which of its reads, its bytes), and how many there are; an update's result goes back to its parameter
     (-1)."""
-    made, found = graph.made_by(), Counter[tuple[str, str, int, float]]()
+    made, found = graph.made_by, Counter[tuple[str, str, int, float]]()
 
     def add(source: str, target: str, k: int, name: str) -> None:
         found[same.get(source, source), same.get(target, target), k, graph.arrays[name].nbytes] += 1
@@ -280,6 +292,13 @@ def on_one_device(graph: ShardGraph) -> ShardPlan:
     return priced(graph, mesh, ops, {name: (-1,) for name in graph.arrays}, None)
 
 
+def renamed(plan: ShardPlan, graph: ShardGraph) -> ShardPlan:
+    """The same plan of a graph of the same operations under other names."""
+    names = dict(zip(plan.graph.arrays, graph.arrays, strict=True))
+    ops = {new.name: plan.ops[old.name] for old, new in zip(plan.graph.ops, graph.ops, strict=True)}
+    return replace(plan, graph=graph, ops=ops, arrays={names[name]: layout for name, layout in plan.arrays.items()})
+
+
 def at_sizes(plan: ShardPlan, graph: ShardGraph) -> ShardPlan:
     """The same plan of a graph of the same operations with other extents. Raises PlanError where a split axis cannot be split there."""
     ops = {}
@@ -305,7 +324,7 @@ def priced(
     """The plan of these shardings and layouts, with its collectives, and its seconds by phase."""
     collectives: list[Collective] = []
     phases = {name: [0.0, 0.0] for name in ("forward", "input", "weight", "update")}
-    made = graph.made_by()
+    made = graph.made_by
 
     def sent(found: Sequence[Collective], phase: str) -> None:
         collectives.extend(found)

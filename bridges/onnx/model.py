@@ -125,6 +125,11 @@ class OnnxModel:
         """What was compiled so far."""
         return [p for function, _ in self._functions.values() for p in function.programs]
 
+    @property
+    def weights(self) -> Mapping[str, Any]:
+        """Tensors by name, of a model that was called or captured; a single element is an array."""
+        return self._weights
+
     def report(self) -> str:
         """The kernels with their schedules and where those come from, as `Jitted.report` has them."""
         if not self.programs:

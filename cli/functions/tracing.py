@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import KernelError, UsageError
@@ -93,7 +94,7 @@ def _tensors(n: ast.stmt, function: str) -> bool:
 
 
 def ask(path: str, shape: str | None, dtype: str | None, numerics: Numerics = "free") -> FunctionGraph:
-    """Call the function in a process of its own, on tensors without values. `numerics`: 'fixed', or those that the function is captured with.
+    """Call the function, or the ONNX model of a `FILE.onnx`, in a process of its own, on tensors without values. `numerics`: 'fixed', or those that the function is captured with.
     Raises KernelError and UsageError, with the user's line."""
     from ...ir import errors
     from ...ir.kernel import Kernel
@@ -102,9 +103,12 @@ def ask(path: str, shape: str | None, dtype: str | None, numerics: Numerics = "f
 
     if path.endswith(".py"):
         raise UsageError(f"{path} names a file: name a function in it too, {path}:FUNCTION")
-    file, _ = split_path(path)
-    if "\0" in path or not os.path.isfile(file) or ":" not in path:
-        raise KernelError(f"there is no file {file}; write PATH.py:FUNCTION")
+    model = path.endswith(".onnx")
+    file = path if model else split_path(path)[0]
+    if "\0" in path or not os.path.isfile(file) or not (model or ":" in path):
+        raise KernelError(f"there is no file {file}; write PATH.py:FUNCTION" + " or FILE.onnx" * model)
+    if model and find_spec("onnx") is None:
+        raise UsageError(f"{path} needs the onnx package: pip install 'tilewright[onnx]'")
     answer = user_file.ask(path, (path, shape, dtype, numerics), f"{__package__}.tracing_process")
     try:
         kind, *parts = user_file.loads(answer)

@@ -214,7 +214,8 @@ def _graph(path: str, shape: str | None, dtype: str | None, numerics: Numerics) 
     from ...tensor.trees import flatten
 
     made = Placeholders(path, dtype)
-    given, function, arguments = found_in(path, shape, made)
+    read = _onnx_model(path, shape, dtype, made) if path.endswith(".onnx") else found_in(path, shape, made)
+    given, function, arguments = read
     found, updated = _called(path, function, arguments, given is not function)
     if isinstance(found, Kernel):
         raise UsageError(f"{path} returns a Kernel, which is one kernel already: see tune show --kernel {path}")
@@ -230,6 +231,20 @@ def _graph(path: str, shape: str | None, dtype: str | None, numerics: Numerics) 
         for c in every_call(calls)
     ]
     return ("graph", graph_facts(calls, labels).to_json(), kernels)
+
+
+def _onnx_model(path: str, shape: str | None, dtype: str | None, made: Placeholders) -> tuple[Any, Callable[..., Any], tuple[Any, ...]]:
+    """What `found_in` gives, of an ONNX model as a function of its inputs, for sizes by name."""
+    from ...bridges.onnx import load
+    from ...bridges.onnx.tuning import made_up
+    from ..tuning.model import sizes_by_name
+
+    if dtype is not None:
+        raise UsageError("--dtype is for FILE.py:FUNCTION: an ONNX model says its types")
+    model = load(path)
+    function, inputs, _, _ = model.captured(made_up(model, sizes_by_name(shape)))
+    made.labels.update({id(x.node): name for name, x in model.weights.items() if hasattr(x, "node")})
+    return function, function, tuple(made.tensor(name, ArgumentSpec(x.shape, x.dtype)) for name, x in inputs.items())
 
 
 def _called(

@@ -72,6 +72,7 @@ def devices(p: Grammar) -> None:
     """`tune devices`."""
     p.add_argument("--probe", action="store_true", help="measure peak arithmetic and bandwidth once and keep them (about 10 s)")
     p.add_argument("--links", action="store_true", help="measure sends and collectives between processes, for tune plan (about 3 s)")
+    p.add_argument("--backend", choices=("mpi", "gloo"), help="of --links: what processes talk over, MPI or PyTorch's gloo; default mpi")
     add_table(p, "table", "json")
 
 
@@ -92,8 +93,12 @@ def completion(p: Grammar) -> None:
 def plan(p: Grammar) -> None:
     """`tune plan`."""
     p.add_argument("what", nargs="?", choices=("run",), help="run: carry the plan out on processes of this machine, and compare")
-    p.add_path("--model", use=READS, metavar="MODEL", help="gpt2, gpt2-medium, gpt2-tiny, or FILE.py:FUNCTION of tensors")
-    p.add_argument("--shape", metavar="x=64x128,..", help="of a function: shapes of its arguments, as for tune graph")
+    p.add_path(
+        "--model", use=READS, metavar="MODEL", help="gpt2, gpt2-medium, gpt2-mini, gpt2-tiny, FILE.onnx, or FILE.py:FUNCTION of tensors"
+    )
+    p.add_argument(
+        "--shape", metavar="x=64x128,..", help="of a function: shapes of its arguments, as for tune graph; of an ONNX model: batch=8,.."
+    )
     p.add_argument("--dtype", help="of a function: element type of arguments that have none; default float32")
     p.add_argument("--devices", type=at_least(1), metavar="N", help="of a model: devices; default 2")
     p.add_argument("--batch", type=at_least(1), metavar="N", help="of a model: sequences of a step; default two a device")
@@ -106,7 +111,7 @@ def plan(p: Grammar) -> None:
         help="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipe, a FILE.json that --save wrote, or search: the best that is found",
     )
     p.name_path(schedule, READS)
-    one.add_argument("--stages", type=at_least(1), metavar="N", help="stages of the pipeline, a device each")
+    one.add_argument("--stages", type=at_least(1), metavar="N", help="stages of the pipeline; without --model a device each")
     one.add_argument("--microbatches", type=at_least(1), metavar="N", help="pieces of a batch")
     one.add_argument("--chunks", type=at_least(1), metavar="N", help="of interleaved: pieces of the model on each stage; default 2")
     one.add_argument(
@@ -122,9 +127,14 @@ def plan(p: Grammar) -> None:
     )
     one.add_argument("--layout", choices=("one-way", "v"), help="of search: a part of the model on each stage, or two as a V")
     one.add_argument("--seconds", type=at_least(1), metavar="N", help="of search: how long; default 5")
-    p.add_argument("--tensor", type=at_least(1), metavar="N", help="of a run: tensor-parallel ranks of each stage; default 1")
-    p.add_argument("--zero", type=int, choices=range(4), metavar="K", help="of a run: ZeRO's stage over data-parallel ranks, 0 to 3")
-    p.add_argument("--backend", choices=("mpi", "gloo"), help="of a run: what ranks talk over, MPI or PyTorch's gloo; default mpi")
+    p.add_argument(
+        "--tensor",
+        type=at_least(1),
+        metavar="N",
+        help="of a model: tensor-parallel devices of each stage; the others have other rows of the batch",
+    )
+    p.add_argument("--zero", type=int, choices=range(4), metavar="K", help="of a model: ZeRO's stage over data-parallel devices, 0 to 3")
+    p.add_argument("--backend", choices=("mpi", "gloo"), help="of a model: what devices talk over, MPI or PyTorch's gloo; default mpi")
     p.add_argument(
         "--memory",
         metavar="SIZE",

@@ -53,7 +53,7 @@ def _links(args: Namespace) -> int:
     """Measure what lies between processes, and print it."""
     from ...placement.network import measure
 
-    found = measure()
+    found = measure(backend=args.backend or "mpi")
     if args.format == "json":
         print(json.dumps(found.to_json(), indent=1))
         return 0

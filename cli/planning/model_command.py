@@ -27,12 +27,10 @@ ADAM = 8.0
 
 def run(args: Namespace) -> int:
     """Search, and say what was found and why."""
-    from ...placement.planner import at_twice_the_bandwidth
-
     model, prices = asked(args)
-    network = links()
-    found = searched(args, model, prices)
-    faster = at_twice_the_bandwidth(model, found, prices, network, _memory(args))
+    network = links(args)
+    found = searched(args, model, prices, network)
+    faster = searched(args, model, prices, network.faster(2))
     split = _overlap(found, prices, network)
     if args.json is not None:
         write(args.json, json.dumps(_facts(found, faster, prices, network, split), indent=1) + "\n")
@@ -50,22 +48,24 @@ def _overlap(found: Found, prices: Prices, network: Network) -> BatchSplit | str
         return "a function's batch is none of its named axes"
     if not network.slowed:
         return "tune devices --links measures what they cost each other"
-    best = found.best
-    stage = best.stages[max(range(len(best.stages)), key=lambda s: best.line.busy[s])]
-    passes = PlannedPasses(stage.plan, prices, prices.balance, network.slowed)
+    passes = PlannedPasses(found.best.longest[0].plan, prices, prices.balance, network.slowed)
     return best_split(passes.tasks, passes, passes.pieces)
 
 
-def searched(args: Namespace, model: Model, prices: Prices) -> Found:
-    """The best plan of the model that the arguments name."""
+def searched(args: Namespace, model: Model, prices: Prices, network: Network) -> Found:
+    """The best plan of the model, as far as the arguments do not decide it."""
+    from ...placement.handcrafted import SCHEDULES
     from ...placement.planner import plan
+    from ...placement.decided import Decided
 
-    devices = args.devices or 2
-    return plan(model, devices, args.batch or 2 * devices, prices, links(), _memory(args))
-
-
-def _memory(args: Namespace) -> float:
-    return math.inf if args.memory is None else size(args.memory, "--memory")
+    if args.schedule not in (None, *SCHEDULES):
+        raise UsageError(f"with a model, --schedule is one of {', '.join(SCHEDULES)}, and not {args.schedule}")
+    tensor = args.tensor or 1
+    devices = args.devices or max(2, (args.stages or 1) * tensor)
+    stages = args.stages or (max(1, devices // tensor) if args.schedule is not None else None)  # a schedule by name is for a pipeline
+    decided = Decided(stages, args.schedule, args.microbatches, args.chunks, args.tensor, args.zero)
+    memory = math.inf if args.memory is None else size(args.memory, "--memory")
+    return plan(model, devices, args.batch or devices * (args.microbatches or 2), prices, network, memory, decided)
 
 
 def asked(args: Namespace) -> tuple[Model, Prices]:
@@ -77,17 +77,21 @@ def asked(args: Namespace) -> tuple[Model, Prices]:
     from ...placement.planner import Model
 
     name = args.model
-    if ":" in name:
+    if is_function(name):
         model, prices, _ = captured(args)
         return model, prices
     if name not in GPT2:
-        raise UsageError(f"there is no model {name!r}; there are {', '.join(GPT2)}, and FILE.py:FUNCTION of tensors")
+        raise UsageError(f"there is no model {name!r}; there are {', '.join(GPT2)}, FILE.onnx, and FILE.py:FUNCTION of tensors")
     if args.shape is not None or args.dtype is not None:
-        raise UsageError(f"--shape and --dtype are for FILE.py:FUNCTION; {name} has its own")
+        raise UsageError(f"--shape and --dtype are for FILE.onnx and FILE.py:FUNCTION; {name} has its own")
     shape = GPT2[name]
-    boundary = 4.0 * shape.sequence * shape.hidden
-    model = Model(name, shape.layers, lambda layers, batch: transformer(shape, batch, layers, state=ADAM), boundary)
+    model = Model(name, shape.layers, lambda layers, batch: transformer(shape, batch, layers, state=ADAM))
     return model, KernelPrices(get("cpu"), args.threads or 1, cache.open(args.cache))
+
+
+def is_function(model: str) -> bool:
+    """Whether this names a function of tensors, or an ONNX model, which is one."""
+    return ":" in model or model.endswith(".onnx")
 
 
 def captured(args: Namespace) -> tuple[Model, CapturedPrices, dict[str, str]]:
@@ -98,28 +102,29 @@ def captured(args: Namespace) -> tuple[Model, CapturedPrices, dict[str, str]]:
     from ...placement.planner import Model
     from ..functions.tracing import ask
 
-    if args.batch is not None:
-        raise UsageError("--batch is for models by name: a function's sizes are those of --shape")
+    if args.batch is not None or args.microbatches is not None:
+        raise UsageError("--batch and --microbatches are for models by name: a function's sizes are those of --shape")
     found = ask(args.model, args.shape, args.dtype)
     graph, kernels = captured_graph(found.facts, found.kernels)
     prices = CapturedPrices(kernels, get("cpu"), args.threads or 1, cache.open(args.cache))
     dtypes = dict(zip(graph.arrays, (t.dtype for t in found.facts.tensors), strict=True))
-    return Model(args.model, 1, lambda *_: graph, 0.0), prices, dtypes
+    return Model(args.model, 1, lambda *_: graph), prices, dtypes
 
 
-def links() -> Network:
-    """What is between devices: as measured, else as assumed."""
+def links(args: Namespace, measured: bool = False) -> Network:
+    """What is between devices: as measured, else as assumed, or else `measured` now."""
     from ...placement import network
 
-    return network.kept() or network.ASSUMED
+    backend = args.backend or "mpi"
+    return network.kept(backend) or (network.measure(backend=backend) if measured else network.ASSUMED)
 
 
 def _facts(found: Found, faster: Found, prices: Prices, network: Network, split: BatchSplit | str) -> dict[str, Any]:
     known = {"said": split} if isinstance(split, str) else {"said": split.said, "pieces": split.pieces, "seconds_by_pieces": split.tried}
     return {
-        "schema": 1,
+        "schema": 2,
         "plan": _plan(found.best),
-        "parts_s": found.best.parts(),
+        "parts_s": found.best.shares(),
         "binding": found.best.binding,
         "others": [_plan(p) for p in found.others],
         "rejected": [list(r) for r in found.rejected],
@@ -134,15 +139,22 @@ def _plan(p: DevicePlan) -> dict[str, Any]:
     from ...placement.planner import layouts_of, placement_name
 
     stages = [
-        {"layers": [s.layers.start, s.layers.stop], "placement": placement_name(s), "split": layouts_of(s), "optimal": s.plan.optimal}
-        for s in p.stages
+        {
+            "stage": stage,
+            "layers": [part.layers.start, part.layers.stop],
+            "placement": placement_name(part),
+            "split": layouts_of(part),
+            "optimal": part.plan.optimal,
+        }
+        for stage in range(p.schedule.stages)
+        for part in (p.parts[k] for k in p.schedule.parts_of(stage))
     ]
     return {
         "name": p.name,
         "step_s": p.step,
         "memory_bytes": p.memory,
-        "mesh": list(p.mesh),
-        "schedule": p.line.schedule.name,
+        "meshes": [list(mesh) for mesh in p.meshes],
+        "schedule": p.schedule.name,
         "microbatches": p.microbatches,
         "stages": stages,
     }
@@ -152,15 +164,16 @@ def _print(found: Found, faster: Found, prices: Prices, network: Network, overla
     from ...placement.planner import layouts_of, placement_name
 
     best = found.best
-    batch = "" if ":" in best.model else f", a batch of {best.batch}"
+    batch = "" if is_function(best.model) else f", a batch of {best.batch}"
     print(f"{best.model}{batch}, {best.devices} device{'s' * (best.devices > 1)}: {best.name}")
     print(f"a step      {duration(best.step)}; {bytes_text(int(best.memory))} on the fullest device; {best.binding} binds")
-    for name, seconds in sorted(best.parts().items(), key=lambda x: -x[1]):
+    for name, seconds in sorted(best.shares().items(), key=lambda x: -x[1]):
         print(f"  {seconds / best.step:6.1%}  {duration(seconds):>9}  {name}")
-    for k, stage in enumerate(best.stages):
-        layers = f"layers {stage.layers.start} to {stage.layers.stop - 1}"
-        print(f"stage {k}     {layers}: {placement_name(stage)}")
-    for name, split in layouts_of(best.stages[0]).items():
+    for stage in range(best.schedule.stages):
+        for part in (best.parts[k] for k in best.schedule.parts_of(stage)):
+            layers = f"layers {part.layers.start} to {part.layers.stop - 1}"
+            print(f"stage {stage}     {layers}: {placement_name(part)}")
+    for name, split in layouts_of(best.parts[0]).items():
         print(f"  {name:24} {split}")
     for p in found.near:
         print(f"within 5 %  {p.name}: {duration(p.step)}, {bytes_text(int(p.memory))}")

@@ -13,16 +13,14 @@ def run(args: Namespace) -> int:
         from .run_command import run as carried_out
 
         return carried_out(args)
-    if args.tensor is not None or args.zero is not None:
-        raise UsageError("--tensor and --zero are for tune plan run: a plan chooses them itself")
-    if args.schedule is not None:
-        if args.model is not None:
-            raise UsageError("--model and --schedule do not go together: a plan chooses its schedule")
+    if args.model is None:
+        if args.schedule is None:
+            raise UsageError("say --model NAME, with --devices; or --schedule NAME, with --stages and --microbatches")
+        if args.tensor is not None or args.zero is not None:
+            raise UsageError("--tensor and --zero are for a model: say --model NAME")
         from .schedule_command import run as schedule
 
         return schedule(args)
-    if args.model is None:
-        raise UsageError("say --model NAME, with --devices; or --schedule NAME, with --stages and --microbatches")
     from .model_command import run as model
 
     return model(args)

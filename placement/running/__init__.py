@@ -1,6 +1,6 @@
 """Plans carried out by processes of this machine, and compared with one process."""
 
-from .launcher import Ran, check, kernel_seconds, run, run_plans
-from .run_spec import FAULTS, PlannedRun, RunSpec, drawn
+from .launcher import Ran, check, kernel_seconds, run_plans
+from .run_spec import FAULTS, PlannedRun
 
-__all__ = ["FAULTS", "PlannedRun", "Ran", "RunSpec", "check", "drawn", "kernel_seconds", "run", "run_plans"]
+__all__ = ["FAULTS", "PlannedRun", "Ran", "check", "kernel_seconds", "run_plans"]

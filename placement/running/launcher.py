@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PlanError
-from .run_spec import PlannedRun, RunSpec
+from .run_spec import PlannedRun
 
 NEEDS_MPI = "runs need mpi4py and an MPI: pip install 'tilewright[plans]'"
 NEEDS_TORCH = "runs over gloo need PyTorch: pip install torch"
@@ -29,14 +29,11 @@ GRACE_S = 3.0
 
 @dataclass(frozen=True)
 class Ran:
-    """A run's or a plan's `wrong` arrays (none: equal to one process, bit by bit or within the bound), `seconds` of a step
-    (the slowest rank's), and `op_seconds`: of each kind of operation (U: updates) on each rank, in a step, without waiting for
-    others."""
+    """A run, its `wrong` arrays (none: equal to one process, bit by bit or within the bound), and `seconds` of a step (the slowest rank's)."""
 
-    spec: RunSpec | PlannedRun
+    run: PlannedRun
     wrong: tuple[str, ...]
     seconds: float
-    op_seconds: tuple[dict[str, float], ...] = ()
 
 
 def check_mpi() -> str:
@@ -57,30 +54,21 @@ def check(backend: str) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
-def run(specs: Sequence[RunSpec], deadline: float = DEADLINE_S, kill: tuple[int, int] | None = None, backend: str = "mpi") -> list[Ran]:
-    """Carry out runs of equally many ranks, one after the other, in one set of processes. `deadline`: seconds for all. `kill`: for tests, (run,
-    rank) that is killed in the middle. `backend`: what ranks talk over. Raises PlanError where a rank dies, fails or hangs, with its operation."""
-    if len({s.ranks for s in specs}) != 1:
+def run_plans(plans: Sequence[PlannedRun], deadline: float = DEADLINE_S, backend: str = "mpi", kill: int | None = None) -> list[Ran]:
+    """Carry out plans over equally many ranks, one after the other in the same processes, and compare each with one process. `kill`: of tests: a
+    rank that dies in the second step of the first plan. Raises PlanError where MPI or PyTorch is missing, and where a rank dies or hangs, with its
+    operation."""
+    if len({p.ranks for p in plans}) != 1:
         raise PlanError("runs in one set of processes have equally many ranks")
-    results = launched(f"{__package__}.rank", specs[0].ranks, {"specs": [s.to_json() for s in specs], "kill": kill}, deadline, backend)
-    return [
-        Ran(s, tuple(w for r in found for w in r["wrong"]), max(r["seconds"] for r in found), tuple(r["op_seconds"] for r in found))
-        for s, found in zip(specs, results)
-    ]
-
-
-def run_plans(plans: Sequence[PlannedRun], deadline: float = DEADLINE_S, backend: str = "mpi") -> list[Ran]:
-    """Carry out plans over equally many ranks, as `run` does."""
-    results = launched(
-        f"{__package__}.planned_run", plans[0].ranks, {"plans": [p.packed() for p in plans], "alone": False}, deadline, backend
-    )
+    asked = {"plans": [p.packed() for p in plans], "alone": False, "kill": kill}
+    results = launched(f"{__package__}.planned_run", plans[0].ranks, asked, deadline, backend)
     return [Ran(p, tuple(w for r in found for w in r["wrong"]), max(r["seconds"] for r in found)) for p, found in zip(plans, results)]
 
 
-def kernel_seconds(plan: PlannedRun, deadline: float = DEADLINE_S) -> list[dict[str, float]]:
-    """Seconds of each operation of each stage on its local part, in one process alone."""
-    (found,) = launched(f"{__package__}.planned_run", 1, {"plans": [plan.packed()], "alone": True}, deadline)
-    times: list[dict[str, float]] = found
+def kernel_seconds(plans: Sequence[PlannedRun], deadline: float = DEADLINE_S) -> list[list[dict[str, float]]]:
+    """Seconds of each operation on its local part, of each part of each plan, in one process alone."""
+    asked = {"plans": [p.packed() for p in plans], "alone": True}
+    times: list[list[dict[str, float]]] = launched(f"{__package__}.planned_run", 1, asked, deadline)
     return times
 
 
@@ -89,7 +77,7 @@ def launched(module: str, ranks: int, asked: dict[str, Any], deadline: float, ba
     start = check(backend)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "specs.json").write_text(json.dumps(asked))
+        (folder / "asked.json").write_text(json.dumps(asked))
         python = [sys.executable] if backend == "mpi" else []
         command = [*start, str(ranks), *python, "-m", module, str(folder), backend]
         process = subprocess.Popen(

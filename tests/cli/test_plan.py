@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from .conftest import Tune
@@ -28,12 +29,14 @@ def test_one_schedule_is_simulated_drawn_kept_and_read(tune: Tune, tmp_path: Pat
     "words, says",
     [
         ((), "say --model NAME"),
-        (("--model", "gpt2", "--shape", "x=2"), "--shape and --dtype are for FILE.py:FUNCTION"),
-        (("run", "--devices", "3", "--stages", "2"), "no multiple of 2 stages x 1 tensor-parallel ranks"),
+        (("--model", "gpt2", "--shape", "x=2"), "--shape and --dtype are for FILE.onnx and FILE.py:FUNCTION"),
+        (("--model", "gpt2-tiny", "--devices", "3", "--stages", "2", "--tensor", "2"), "cannot be dealt out to 2 stages"),
+        (("--model", "gpt2-tiny", "--devices", "2", "--schedule", "zb-v"), "4 layers at least, or fewer stages"),
+        (("--model", "gpt2-tiny", "--devices", "2", "--schedule", "mine.json"), "with a model, --schedule is one of gpipe"),
+        (("--model", "none.onnx"), "there is no file none.onnx"),
         (("--model", "none.py:f"), "there is no file none.py"),
-        (("--model", "gpt2", "--zero", "2"), "--tensor and --zero are for tune plan run"),
+        (("--schedule", "1f1b", "--stages", "2", "--microbatches", "4", "--zero", "2"), "--tensor and --zero are for a model"),
         (("--model", "gpt9"), "there is no model 'gpt9'; there are gpt2"),
-        (("--model", "gpt2", "--schedule", "1f1b"), "do not go together"),
         (("--model", "gpt2", "--devices", "2", "--memory", "lots"), "cannot read --memory"),
         (("--schedule", "zb-h9"), "there is no pipeline schedule 'zb-h9'"),
         (("--schedule", "zb-h1", "--stages", "2"), "zb-h1 needs --stages and --microbatches"),
@@ -51,8 +54,8 @@ def test_one_schedule_is_simulated_drawn_kept_and_read(tune: Tune, tmp_path: Pat
     ],
 )
 def test_bad_input_is_said(tune: Tune, words: tuple[str, ...], says: str) -> None:
-    if words[:1] == ("run",):
-        pytest.importorskip("mpi4py", reason="runs need an MPI first (extra plans)")
+    if "--model" in words:
+        pytest.importorskip("scipy", reason="plans need SciPy (extra plans)")
     code, *said = tune("plan", *words)
     assert code == 2 and says in str(said), said
 
@@ -76,9 +79,24 @@ def test_a_plan_is_run_on_processes_and_compared(tune: Tune, tmp_path: Path, mon
     if code:
         pytest.skip(f"no MPI here: {said}")
     assert set(json.loads(said[0])["rates"]) == {"send", "all-reduce", "all-gather", "reduce-scatter"}
-    code, *said = tune("plan", "run", "--devices", "2", "--zero", "3", "--stages", "1")
-    assert code == 0 and "all bits equal those of one process" in str(said) and "1 stages x 1 tensor x 2 data" in str(said), said
-    code, *said = tune("plan", "run", "--model", "gpt2-tiny", "--devices", "2", "--schedule", "zb-v")
-    assert code == 2 and "4 layers at least, or fewer stages" in str(said), said
-    code, *said = tune("plan", "run", "--model", "gpt2-tiny", "--devices", "2", "--schedule", "zb-h1")
-    assert code == 0 and "zb-h1" in str(said) and "predicted" in str(said), said
+    code, *said = tune("plan", "run", "--devices", "2", "--schedule", "zb-v", "--microbatches", "4")
+    assert code == 0 and "all bits equal those of one process" in str(said) and "2 stages (zb-v, 4 microbatches)" in str(said), said
+    assert "predicted" in str(said), said
+
+
+@pytest.mark.slow
+def test_an_onnx_model_is_planned_by_its_kernels(tune: Tune, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("scipy")
+    t, of = onnx.TensorProto.FLOAT, onnx.helper.make_tensor_value_info
+    weights = onnx.numpy_helper.from_array(np.ones((64, 32), "float32"), "w")
+    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["h"]), onnx.helper.make_node("Relu", ["h"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "g", [of("x", t, ["batch", 64])], [of("y", t, ["batch", 32])], [weights])
+    onnx.save(onnx.helper.make_model(graph), str(tmp_path / "m.onnx"))
+    found = tmp_path / "p.json"
+    code, *said = tune("plan", "--model", str(tmp_path / "m.onnx"), "--shape", "batch=256", "--devices", "2", "--json", str(found))
+    assert code == 0, said
+    (split,) = json.loads(found.read_text())["plan"]["stages"][0]["split"].values()
+    assert split == "d0 over 2", "the batch"
+    code, *said = tune("plan", "--model", str(tmp_path / "m.onnx"), "--shape", "rows=2")
+    assert code == 2 and "the model has no size 'rows'; its sizes are batch" in str(said), said

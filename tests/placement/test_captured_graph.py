@@ -88,7 +88,7 @@ def test_a_function_s_own_kernels_run_on_parts_of_its_arrays(tmp_path: Path) -> 
         plan = search_shardings(graph, (MeshAxis(2, 0, 1e-10),), split)
         assert name == "shifted" or any(any(way.split) for way in plan.ops.values())
         whole = on_one_device(graph)
-        plans.append(PlannedRun((plan,), whole, generate("1f1b", 1, 1), 1, "float32", 1, kernels=kernels, dtypes=dtypes))
+        plans.append(PlannedRun((plan,), whole, generate("1f1b", 1, 1), "float32", 1, kernels=kernels, dtypes=dtypes))
     try:
         check("mpi")
     except PlanError as e:

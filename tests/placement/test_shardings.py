@@ -26,7 +26,9 @@ from tilewright.placement import (
 )
 from tilewright.placement.model_graphs import GraphMaker
 from tilewright.placement.network import uniform
-from tilewright.placement.planner import cut, placement_name
+from tilewright.placement.planner import placement_name
+from tilewright.placement.stage_cuts import cut
+from tilewright.placement.decided import Decided
 
 ALPA = (0.01, 0.1, 0.001)
 
@@ -88,7 +90,7 @@ def test_the_search_splits_state_gradients_and_parameters_as_memory_asks() -> No
     def by_batch(op: ShardOp, local: dict[str, int]) -> float:
         return 1e12 * local.get("b", 0)  # everything but a split batch is dear
 
-    whole = search_shardings(graph, mesh, by_batch, fixed=lambda a: (-1,) if a.role == "parameter" else None)
+    whole = search_shardings(graph, mesh, by_batch, allowed=lambda a, at: at == (-1,) or isinstance(a, ShardOp) or a.role != "parameter")
     split = search_shardings(graph, mesh, by_batch, memory=2e9)
     psi = rows * columns
     assert whole.memory == pytest.approx(16.6e9, rel=0.01) and split.memory == pytest.approx(1.9e9, rel=0.02)
@@ -127,7 +129,7 @@ def test_prime_extents_are_not_split_and_arrays_must_fit() -> None:
 
 def _model(layers: int = 3) -> Model:
     size = TransformerSize(layers, 16, 4, 8)
-    return Model("small", layers, lambda which, batch: transformer(size, batch, which, state=8.0), 4.0 * 8 * 16)
+    return Model("small", layers, lambda which, batch: transformer(size, batch, which, state=8.0))
 
 
 def _price(op: ShardOp, local: dict[str, int]) -> float:
@@ -141,13 +143,13 @@ def _price(op: ShardOp, local: dict[str, int]) -> float:
 def test_a_plan_adds_up_and_changes_with_links_and_memory() -> None:
     found = plan(_model(), 2, 8, _price, uniform(1e-6, 1e-10))
     best = found.best
-    assert sum(best.parts().values()) == pytest.approx(best.step) and best.binding == "compute"
+    assert sum(best.shares().values()) == pytest.approx(best.step) and best.binding == "compute"
     assert all(p.step >= best.step for p in found.others)
-    assert "data parallel" in placement_name(best.stages[0])
+    assert "data parallel" in placement_name(best.parts[0])
     slow = plan(_model(), 2, 8, _price, uniform(1e-3, 1e-5))
-    assert slow.best.step > best.step and placement_name(slow.best.stages[0]) == "every device does the same"
+    assert slow.best.step > best.step and placement_name(slow.best.parts[0]) == "every device does the same"
     some = plan(_model(), 2, 8, _price, uniform(1e-6, 1e-8)).best
-    assert best.step < some.step < slow.best.step and some.parts()["gradients and parameters between devices"] > 0
+    assert best.step < some.step < slow.best.step and some.shares()["gradients and parameters between devices"] > 0
     least = min(p.memory for p in (best, *found.others))
     assert plan(_model(), 2, 8, _price, uniform(1e-6, 1e-10), memory=1.01 * least).best.memory <= 1.01 * least
     with pytest.raises(PlanError, match="bytes is the least"):
@@ -157,4 +159,37 @@ def test_a_plan_adds_up_and_changes_with_links_and_memory() -> None:
 def test_more_stages_than_layers_are_no_plan_and_layers_are_cut_evenly() -> None:
     found = plan(_model(1), 2, 2, _price, uniform(1e-6, 1e-10))
     assert ("2 stages", "small has 1 layers") in found.rejected
-    assert cut(_model(7), 3, lambda n, last: (n + 2 * last, 0.0), 8) == [range(0, 3), range(3, 6), range(6, 7)]
+    one = (MeshAxis(1),)
+    found = cut(7, 3, [(1, one)], 3, lambda n, last, _: n + 2.0 * last, 8)
+    assert [c.layers for c in found] == [range(0, 3), range(3, 6), range(6, 7)]
+
+
+def test_stages_may_have_unlike_meshes() -> None:
+    """A last layer that is as heavy as four others gets more devices, and a plan's name says how many."""
+    having = [(n, (MeshAxis(n),)) for n in (1, 2)]
+    found = cut(4, 2, having, 3, lambda n, last, mesh: (n + 3.0 * last) / mesh[0].n, 8)
+    assert [(len(c.layers), c.mesh[0].n) for c in found] == [(2, 1), (2, 2)]
+    assert cut(4, 2, having[:1], 3, lambda n, last, mesh: 1.0, 8) == [], "three devices cannot be dealt out so"
+
+    def price(op: ShardOp, local: dict[str, int]) -> float:
+        return _price(op, local) * (5 if op.layer == 2 else 1)
+
+    best = plan(_model(), 3, 12, price, uniform(1e-3, 1e-6), decided=Decided(stages=2)).best
+    assert best.devices == 3 and sorted(map(math.prod, best.meshes)) == [1, 2] and best.name.endswith("of 1 and 2 devices")
+
+
+@pytest.mark.parametrize("zero", range(4))
+def test_what_is_wanted_is_what_is_planned(zero: int) -> None:
+    decided = Decided(2, "zb-v", 4, None, 2, zero)
+    found = plan(_model(4), 8, 16, _price, uniform(1e-6, 1e-9), decided=decided)
+    best = found.best
+    assert (best.schedule.name, best.microbatches, best.meshes) == ("zb-v", 4, ((2, 2), (2, 2))) and not found.others
+    for part in best.parts:
+        graph, ways = part.plan.graph, part.plan.ops
+        assert all(ways[op.name].split[0] == "b" for op in graph.ops if "b" in op.axes)
+        assert all(ways[op.name].split[1] in ("h", "o") for op in graph.ops if {"h", "o"} & {*op.axes} and "b" in op.axes)
+        assert {(part.plan.arrays[op.writes[0]][0] >= 0, ways[op.name].writes[0] >= 0) for op in graph.updates()} == {(zero > 2, zero > 0)}
+    with pytest.raises(PlanError, match="4 devices cannot be dealt out to 5 stages"):
+        plan(_model(8), 4, 8, _price, uniform(1e-6, 1e-9), decided=Decided(5))
+    with pytest.raises(PlanError, match="cannot be split as asked"):
+        plan(_model(4), 3, 3, _price, uniform(1e-6, 1e-9), decided=Decided(1, tensor=3))
