@@ -37,11 +37,11 @@ from tilewright.placement import (
     simulate,
     transformer,
 )
+from tilewright.placement.decided import Decided
 from tilewright.placement.model_graphs import GPT2
 from tilewright.placement.network import ASSUMED, measure
 from tilewright.placement.running import run_plans
 from tilewright.placement.running.prediction import planned_run, predicted_plans
-from tilewright.placement.decided import Decided
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/support"))
 from drawn_plans import drawn_plan, faulty

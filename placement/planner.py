@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from .collectives import Mesh
+from .decided import FREE, Decided, as_decided
 from .errors import PlanError
 from .handcrafted import generate
 from .network import Network
@@ -20,7 +21,6 @@ from .shardings import Price, local_bytes
 from .simulator import Timeline, simulate
 from .stage_cuts import Cut, cut
 from .transfers import crossing
-from .decided import FREE, Decided, as_decided
 
 SHOWN_WITHIN = 0.05
 """Plans that are at most so much slower than the best are shown too."""

@@ -54,9 +54,9 @@ def _overlap(found: Found, prices: Prices, network: Network) -> BatchSplit | str
 
 def searched(args: Namespace, model: Model, prices: Prices, network: Network) -> Found:
     """The best plan of the model, as far as the arguments do not decide it."""
+    from ...placement.decided import Decided
     from ...placement.handcrafted import SCHEDULES
     from ...placement.planner import plan
-    from ...placement.decided import Decided
 
     if args.schedule not in (None, *SCHEDULES):
         raise UsageError(f"with a model, --schedule is one of {', '.join(SCHEDULES)}, and not {args.schedule}")

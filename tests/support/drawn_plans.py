@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilewright.placement import SCHEDULES, MeshAxis, PlanError, ShardOp, TransformerSize, generate, search_shardings, transformer
-from tilewright.placement.running import PlannedRun
 from tilewright.placement.decided import Decided, as_decided
+from tilewright.placement.running import PlannedRun
 
 SHAPES = {1: [(1,)], 2: [(2,)], 3: [(1, 3), (3,)], 4: [(4,), (2, 2), (4, 1)]}
 
