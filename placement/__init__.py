@@ -1,6 +1,7 @@
 """Plans over devices: what goes where, in which order, and what it costs. The simulator is pure: it needs no device."""
 
 from .collectives import MeshAxis
+from .decided import StatePlacement, zero_stage
 from .errors import PlanError
 from .handcrafted import SCHEDULES, generate
 from .kernel_prices import KernelPrices
@@ -12,7 +13,6 @@ from .schedule_search import FoundSchedule, search_schedule
 from .shard_graph import ShardArray, ShardGraph, ShardOp
 from .shard_search import ShardPlan, search_shardings
 from .simulator import Timeline, simulate
-from .zero import StatePlacement, zero_stage
 
 __all__ = [
     "SCHEDULES",
