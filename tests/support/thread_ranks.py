@@ -9,8 +9,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-from tilewright.placement.running import PlannedRun
-from tilewright.placement.running.planned_run import carried_out
+from tilewright.placement.running import PlannedRun, planned_run
 
 
 class _Shared:
@@ -91,7 +90,7 @@ class Silent:
 def in_threads(run: PlannedRun) -> list[str]:
     """What differs from one process."""
     shared = _Shared(range(run.ranks), {})
-    carry: Callable[..., Any] = carried_out
+    carry: Callable[..., Any] = planned_run.carried_out
     with ThreadPoolExecutor(run.ranks) as pool:
         waiting = [pool.submit(carry, run, ThreadRanks(shared, rank), Silent()) for rank in range(run.ranks)]
         return [why for found in waiting for why in found.result()["wrong"]]
