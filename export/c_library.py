@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..devices.cpu.c_compiler import portable_flags
 from ..ir.errors import UsageError
-from .program import ALIGN, ExportedArray, ExportedCall, ExportedKernel, ExportedProgram, c_name
+from .program import ALIGN, ExportedArray, ExportedCall, ExportedKernel, ExportedProgram, c_name, target_name
 
 if TYPE_CHECKING:
     from ..targets import Target
@@ -29,12 +29,11 @@ SUPPORTS = {
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"), "avx512vnni": ("avx512vnni",), "avx512bf16": ("avx512bf16",),
     "avx512popcnt": ("avx512vpopcntdq", "avx512bitalg"),
 }  # fmt: skip
-"""What `__builtin_cpu_supports` calls the features of a target; gcc 12 and clang 16 cannot ask for others. Whoever has AVX2 has F16C."""
+"""What `__builtin_cpu_supports` calls the features of a target. Whoever has AVX2 has F16C; clang 16 cannot ask for AVX-VNNI."""
 
 
 def write(program: ExportedProgram, folder: Path) -> list[str]:
     """Write the library; returns the files' names. Raises UsageError where the folder has files that no export made."""
-    claim(folder)
     n, files = program.name, dict[str, str]()
     kernels = [_kernels(program, i) for i in range(len(program.targets))]
     for stems in kernels:
@@ -51,46 +50,50 @@ def write(program: ExportedProgram, folder: Path) -> list[str]:
     )
     files["python/pyproject.toml"] = f'[build-system]\nrequires = []\nbuild-backend = "build_wheel"\nbackend-path = ["."]\n{_project(n)}'
     files[f"python/{n}/__init__.py"] = _package(n)
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    (folder / f"{n}.weights").write_bytes(bytes(program.weights) or bytes(ALIGN))
-    (folder / f"{n}_test.bin").write_bytes(
-        b"".join(padded(a.before or a.data) + (padded(a.data) if a.role == "update" else b"") for a in program.arrays)
-    )
-    (folder / "python" / n).mkdir(parents=True, exist_ok=True)
     copies = {
         "tilewright_runtime.h": "tilewright_runtime.h",
         f"python/{n}/caller.py": "python_caller.py",
         "python/build_wheel.py": "wheel_builder.py",
     }
-    for to, origin in copies.items():
-        shutil.copyfile(Path(__file__).with_name(origin), folder / to)
-    written = [*files, f"{n}.weights", f"{n}_test.bin", *copies, f"python/{n}/facts.json", MARK]
-    facts = json.dumps(_facts(program, kernels, written), indent=1) + "\n"
-    for name in (f"python/{n}/facts.json", MARK):
-        (folder / name).write_text(facts)
+    files |= {to: Path(__file__).with_name(origin).read_text() for to, origin in copies.items()}
+    facts = f"python/{n}/facts.json"
+    written = [*files, f"{n}.weights", f"{n}_test.bin", facts, MARK]
+    files[facts] = files[MARK] = json.dumps(_facts(program, kernels, written), indent=1) + "\n"
+    recorded = b"".join(padded(a.before or a.data) + (padded(a.data) if a.role == "update" else b"") for a in program.arrays)
+    store(folder, {f"{n}.weights": bytes(program.weights) or bytes(ALIGN), f"{n}_test.bin": recorded} | files)
     return written
 
 
-def claim(folder: Path) -> None:
-    """Make the folder, or take away what an earlier export wrote there."""
+def store(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write files into a new folder, an empty one, or the one of an earlier export, which goes. Raises UsageError where that cannot be, or a
+    file of somebody else is in the way."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file: give a folder")
+    try:
+        _clear(folder, files)
+        for name, content in sorted(files.items(), key=lambda f: f[0] != MARK):  # (what says whose the others are comes first)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as e:
+        raise UsageError(f"cannot write {e.filename or folder}: {e.strerror}") from e
+
+
+def _clear(folder: Path, files: Iterable[str]) -> None:
+    before = list[str]()
     if folder.is_dir() and any(folder.iterdir()):
         try:
             said = json.loads((folder / MARK).read_text())
-            before, n = said["files"], str(said["name"])
-        except (OSError, ValueError, KeyError, TypeError):
+            n = str(said["name"])
+            objects = [f"{name[:-2]}.o" for name in said["files"] if name.endswith((".c", ".S"))]
+            before = [*said["files"], *objects, f"lib{n}.so", f"lib{n}.a", f"{n}_test"]  # what was built of it is old too
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise UsageError(f"{folder} has files that no export made: give an empty or a new folder") from None
-        objects = [f"{name[:-2]}.o" for name in before if str(name).endswith((".c", ".S"))]
-        for name in (*before, *objects, f"lib{n}.so", f"lib{n}.a", f"{n}_test"):  # what was built of it is old too
-            if isinstance(name, str) and not Path(name).is_absolute() and ".." not in Path(name).parts:
-                (folder / name).unlink(missing_ok=True)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise UsageError(f"cannot make {folder}: {e.strerror}") from e
+    others = sorted(name for name in files if name not in before and os.path.lexists(folder / name))
+    if others:
+        raise UsageError(f"{folder} has a file {others[0]} that no export made: move it, or give another folder or --name")
+    for name in before:
+        if not Path(name).is_absolute() and ".." not in Path(name).parts:
+            (folder / name).unlink(missing_ok=True)
 
 
 def _facts(program: ExportedProgram, texts: Sequence[Kernels], files: Sequence[str]) -> dict[str, Any]:
@@ -100,14 +103,14 @@ def _facts(program: ExportedProgram, texts: Sequence[Kernels], files: Sequence[s
     kernels = [
         {
             "name": c.name, "calls": calls[text], "files": [f"{stems[k.text][0]}.c" for stems, k in zip(texts, c.kernels, strict=True)],
-            "schedule": c.opts, "from": c.origin, "standing": c.standing, "computes": c.computes.splitlines(),
-        }
+            "schedule": c.kernels[0].opts, "from": c.kernels[0].origin, "standing": c.standing, "computes": c.computes.splitlines(),
+        } | ({"schedules": [k.opts for k in c.kernels]} if len({k.opts for k in c.kernels}) > 1 else {})
         for text, c in {c.kernels[0].text: c for c in program.calls if c.kernels}.items()
     ]  # fmt: skip
     return {
         "schema": 1,
         "name": program.name,
-        "targets": [t.name for t in program.targets],
+        "targets": [target_name(t) for t in program.targets],
         "memory": {"bytes": _fixed(program), "bytes_each_thread": _per_thread(program)},
         "sizes": sizes,
         "arrays": arrays,
@@ -128,7 +131,7 @@ Kernels = dict[str, tuple[str, ExportedKernel]]
 
 def _label(target: Target) -> str:
     """What C calls a target."""
-    return c_name(target.cpu)
+    return c_name(target_name(target))
 
 
 def _kernels(program: ExportedProgram, target: int) -> Kernels:
@@ -159,7 +162,7 @@ def _header(program: ExportedProgram) -> str:
     n, upper = program.name, program.name.upper()
     sizes = [f" *   {x.name}: a size from {x.low} to {x.high}" for x in program.symbols]
     lines = "\n".join([*sizes, *map(_described, program.arrays)])
-    return f"""/* {n}: exported by Tilewright for {", ".join(t.cpu for t in program.targets)}.
+    return f"""/* {n}: exported by Tilewright for {", ".join(target_name(t) for t in program.targets)}.
  *
  *   void *memory = aligned_alloc({ALIGN}, {upper}_MEMORY(1));
  *   {n}_instance *it;
@@ -248,6 +251,7 @@ def _scratch(program: ExportedProgram) -> int:
 def _supports(target: Target) -> str:
     """A test in C."""
     tests = [f'__builtin_cpu_supports("{w}")' for f in sorted(target.features) for w in SUPPORTS.get(f, ())]
+    tests += ["tw_has_avxvnni()"] if "avxvnni" in target.features else []
     return " && ".join(tests) if target.arch == "x86_64" and tests else "1"
 
 
@@ -266,7 +270,7 @@ def _source(program: ExportedProgram, kernels: Sequence[Kernels]) -> str:
     parameters = f"{n}_instance *it{', ' if program.arrays or program.symbols else ''}{_parameters(program)}"
     arguments = ", ".join(["it", *(x.name for x in program.symbols), *(a.name for a in program.arrays)])
     runs = "".join(_run(program, i, stems, at, parameters) for i, stems in enumerate(kernels))
-    names = ", ".join(f'"{t.cpu}"' for t in program.targets)
+    names = ", ".join(f'"{target_name(t)}"' for t in program.targets)
     tests = "\n".join(f"    if (target == {i}) return {_supports(t)};" for i, t in enumerate(program.targets))
     cases = "\n".join(f"    if (it->target == {i}) return run_{_label(t)}({arguments});" for i, t in enumerate(program.targets))
     initial = "__builtin_cpu_init();" if program.targets[0].arch == "x86_64" else ""
@@ -365,7 +369,7 @@ def _call(program: ExportedProgram, c: ExportedCall, target: int, stems: Kernels
     if k.signature.symbols:
         names = {x.symbol: x.name for x in program.symbols}
         runs.insert(0, f"        int64_t sizes[] = {{{', '.join(names[s] for s in k.signature.symbols)}}};")
-    return [f"    {{ /* {c.name}: {c.opts} ({c.origin}) */", f"        void *arrays[] = {{{pointers}}};", *runs, "    }"]
+    return [f"    {{ /* {c.name}: {k.opts} ({k.origin}) */", f"        void *arrays[] = {{{pointers}}};", *runs, "    }"]
 
 
 def _weights(n: str) -> str:
@@ -381,7 +385,7 @@ def _weights(n: str) -> str:
 # test and build -----------------------------------------------------------------------------------------------------
 def _recorded(a: ExportedArray) -> str:
     """An array as the test has it: bytes, role, how it is compared where bits may differ."""
-    kind = a.dtype.size if a.dtype.is_float and a.dtype.size > 1 else 0
+    kind = a.dtype.size if a.dtype.is_float or a.dtype.name in ("int8", "uint8") else 0
     return f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}, {kind}}}"
 
 
@@ -390,7 +394,7 @@ def _test(program: ExportedProgram) -> str:
     rows = ", ".join(map(_recorded, program.arrays)) or "{0, 0, 0}"
     arguments = "".join(f", {x.value}" for x in program.symbols)
     arguments += "".join(f", ({C_TYPES[a.dtype.name]} *)have[{i}]" for i, a in enumerate(program.arrays))
-    tests = "\n".join(f'    if (!bad) bad = test("{t.cpu}", {int(program.exact(t))}, threads, seconds);' for t in program.targets)
+    tests = "\n".join(f'    if (!bad) bad = test("{target_name(t)}", {int(program.exact(t))}, threads, seconds);' for t in program.targets)
     several = f"""if (error == {upper}_PROCESSOR) {{
         for (int i = 0; i < COUNT; i++) free(have[i]), free(want[i]);
         return free(memory), printf("%s: not on this processor\\n", target) < 0;
@@ -404,13 +408,15 @@ def _test(program: ExportedProgram) -> str:
 #include <string.h>
 #include <time.h>
 
-/* How many elements differ. kind: 0, any bit; 4 and 8, floats of so many bytes by more than rounding; 2, bits of 16-bit floats by more than 2. */
+/* How many elements differ. kind: 0, any bit; 4 and 8, floats of so many bytes by more than rounding; 2, bits of 16-bit floats by more than 2;
+   1, bytes that floats were rounded to by more than 1. */
 static size_t differ(const void *have, const void *want, size_t bytes, int kind) {{
     size_t count = 0;
     if (kind == 0)
         for (size_t j = 0; j < bytes; j++) count += ((const char *)have)[j] != ((const char *)want)[j];
     for (size_t j = 0; kind && j < bytes / (size_t)kind; j++) {{
         double a = 0, b = 0, most = 2;
+        if (kind == 1) a = (unsigned char)(((const unsigned char *)have)[j] - ((const unsigned char *)want)[j] + 1), b = 1, most = 1;
         if (kind == 2) a = ((const int16_t *)have)[j], b = ((const int16_t *)want)[j];
         if (kind == 4) a = ((const float *)have)[j], b = ((const float *)want)[j];
         if (kind == 8) a = ((const double *)have)[j], b = ((const double *)want)[j];

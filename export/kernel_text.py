@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..devices import get
-from ..ir.errors import OptError, UsageError
+from ..heuristics import quick_starts
+from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.normal_form import normalise
 from ..lower import lower
-from ..opts import Opt, apply, parse
+from ..opts import Opt, apply
 from ..plan.identity import source_key
 from ..program.program import Instr, Phase, statements, touched
 from ..renderers import render
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelText:
-    """A kernel's text for a target. `packed`: what its workspace holds, which no call writes; None: calls write it. `reads`: positions of
-    the parameters that calls touch."""
+    """A kernel's text for a target, with the schedule `opts`. `packed`: what its workspace holds, which no call writes; None: calls write
+    it. `reads`: positions of the parameters that calls touch."""
 
     text: str
     signature: Signature
     reads: frozenset[int]
+    opts: tuple[Opt, ...]
     packed: bytes | None = None
 
 
@@ -40,25 +43,34 @@ class KernelTexts:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._lowered: dict[str, Program] = {}
+        self._lowered: dict[tuple[str, int], tuple[tuple[Opt, ...], Program]] = {}
         self._texts: dict[tuple[int, int], tuple[str, Signature]] = {}
         self._packs: dict[int, Any] = {}
 
-    def of(self, kernel: Kernel, opts: Any, constant: Mapping[int, bytes]) -> KernelText:
-        """A schedule's text. `constant`: the contents of parameters that are the same in all calls, by position. Raises UsageError where
-        the processor cannot have this schedule."""
-        kernel, wanted = normalise(kernel), tuple(parse(opts) if isinstance(opts, str) else opts)
-        key = source_key(kernel, wanted, self.target, "")
+    def of(self, kernel: Kernel, opts: tuple[Opt, ...], threads: int, constant: Mapping[int, bytes]) -> KernelText:
+        """A schedule's text; where the processor cannot have this one, because it lacks an instruction, that of the start schedule for it and
+        so many threads. `constant`: the contents of parameters that are the same in all calls, by position."""
+        kernel = normalise(kernel)
+        key = source_key(kernel, opts, self.target, ""), threads
         if key not in self._lowered:
-            self._lowered[key] = lowered(kernel, wanted, self.target)
-        program = self._lowered[key]
+            self._lowered[key] = self._possible(kernel, opts, threads)
+        made_with, program = self._lowered[key]
         once = program.once if _touches(program.phases[: program.once]) <= constant.keys() else 0
         later = replace(program, phases=program.phases[once:], once=0)
         if (id(program), once) not in self._texts:
             source = render(later, self.target)
             self._texts[id(program), once] = source.text, source.signature
         packed = self._pack(program, constant) if once else None
-        return KernelText(*self._texts[id(program), once], _touches(later.phases), packed)
+        return KernelText(*self._texts[id(program), once], _touches(later.phases), made_with, packed)
+
+    def _possible(self, kernel: Kernel, wanted: tuple[Opt, ...], threads: int) -> tuple[tuple[Opt, ...], Program]:
+        try:
+            return wanted, lower(apply(kernel, wanted, self.target))
+        except OptError:
+            for opts in quick_starts(kernel, self.target, threads):
+                with suppress(OptError):  # whether a guess can be written, only lowering knows
+                    return opts, lower(apply(kernel, opts, self.target))
+            raise
 
     def _pack(self, program: Program, constant: Mapping[int, bytes]) -> bytes:
         """What the first phases write. They run here, with the vectors that this machine has, whichever the target is."""
@@ -72,14 +84,6 @@ class KernelTexts:
         pointers = [arrays[i].ctypes.data if i in arrays else anything for i in range(len(program.params))]
         kept = self._packs[id(program)].pack(pointers)
         return ctypes.string_at(kept.address, kept.size)
-
-
-def lowered(kernel: Kernel, opts: Sequence[Opt], target: Target) -> Program:
-    """A schedule's program on a target. Raises UsageError where the target cannot have this schedule."""
-    try:
-        return lower(apply(kernel, opts, target))
-    except OptError as e:
-        raise UsageError(f"{kernel.name}: its schedule is not possible on {target.name}: {e}") from e
 
 
 def _touches(phases: Iterable[Phase]) -> frozenset[int]:

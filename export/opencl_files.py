@@ -12,11 +12,11 @@ import numpy as np
 from ..devices import get
 from ..ir.errors import UsageError
 from ..ir.normal_form import normalise
-from ..opts import short
+from ..lower import lower
+from ..opts import apply, short
 from ..program import abi
 from ..renderers import render
-from .c_library import MARK, claim, padded
-from .kernel_text import lowered
+from .c_library import MARK, padded, store
 from .program import ExportedArray, c_name, raw
 
 if TYPE_CHECKING:
@@ -73,25 +73,18 @@ def write_opencl(
     }
     found_ = _of(kernel, made.plan.opts, target, arrays, c_name(title or kernel.name), facts)
     n = found_.name
-    claim(folder)
-    files = {f"{n}.cl": _text(found_), f"{n}_host.c": _c_host(found_), f"{n}_host.py": _python_host(found_)}
-    for file, text in files.items():
-        (folder / file).write_text(text)
-    (folder / f"{n}_test.bin").write_bytes(b"".join(padded(a.data) for a in arrays))
-    written = [*files, f"{n}_test.bin", MARK]
+    files: dict[str, str | bytes] = {f"{n}.cl": _text(found_), f"{n}_host.c": _c_host(found_), f"{n}_host.py": _python_host(found_)}
+    files[f"{n}_test.bin"] = b"".join(padded(a.data) for a in arrays)
+    written = [*files, MARK]
     described = [{"name": a.name, "dtype": a.dtype.name, "shape": list(a.shape), "role": a.role} for a in arrays]
     launches = [{"kernel": k, "groups": g, "threads": t} for k, g, t in found_.launches]
-    (folder / MARK).write_text(
-        json.dumps(
-            {"schema": 1, "name": n, "language": "opencl", **facts, "arrays": described, "launches": launches, "files": written}, indent=1
-        )
-        + "\n"
-    )
+    said = {"schema": 1, "name": n, "language": "opencl", **facts, "arrays": described, "launches": launches, "files": written}
+    store(folder, files | {MARK: json.dumps(said, indent=1) + "\n"})
     return written
 
 
 def _of(kernel: Kernel, opts: Any, target: Target, arrays: list[ExportedArray], name: str, facts: Mapping[str, Any]) -> OpenclKernel:
-    source = render(lowered(normalise(kernel), opts, target), target)
+    source = render(lower(apply(normalise(kernel), opts, target)), target)
     signature = source.signature
     own, arguments = list[int](), list[int]()
     for a in abi.arguments(signature, target):

@@ -20,7 +20,7 @@ from ..ir.index import bounds, upper
 from ..ir.kernel import Kernel
 from ..ir.kernel_text import kernel_text
 from ..ir.node import Node
-from ..opts import short
+from ..opts import Opt, parse, short
 from ..targets.table import entry
 from ..tensor import Tensor
 from ..tensor.capture.call_arguments import read
@@ -65,30 +65,40 @@ class ExportedArray:
 
 @dataclass(frozen=True)
 class ExportedKernel:
-    """A kernel for one of the targets. `pointers`: C expressions of its arrays; `work`: of its workspace where that is packed weights, ""
-    where calls write it."""
+    """A kernel for one of the targets, with the schedule `opts` from `origin`. `pointers`: C expressions of its arrays; `work`: of its
+    workspace where that is packed weights, "" where calls write it."""
 
     text: str
     signature: Signature
     pointers: tuple[str, ...]
+    opts: str
+    origin: str
     work: str = ""
 
 
 @dataclass(frozen=True)
 class ExportedCall:
-    """A kernel that runs, for each target, with its schedule `opts` from `origin`, and what is known of that (`standing`, as
-    `CompiledKernel` has it) and what it `computes`; or, without kernels, a copy of `nbytes` between `pointers`, or a test that numbers there are
+    """A kernel that runs, for each target, what is known of the schedule that it was captured with (`standing`, as `CompiledKernel` has it),
+    and what it `computes`; or, without kernels, a copy of `nbytes` between `pointers`, or a test that numbers there are
     below `limits`."""
 
     name: str
     kernels: tuple[ExportedKernel, ...] = ()
-    opts: str = ""
-    origin: str = ""
     standing: str = ""
     computes: str = ""
     pointers: tuple[str, ...] = ()
     nbytes: int | str = 0
     limits: tuple[tuple[DType, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a kernel was captured: options, where they come from, what is known of them, and for how many threads."""
+
+    opts: tuple[Opt, ...]
+    origin: str
+    standing: str | None
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -166,21 +176,22 @@ class ExportedProgram:
             self.weights += data + bytes(-len(data) % ALIGN)
         return at
 
-    def kernel(self, kernel: Kernel, opts: Any, label: tuple[str, str, str, str | None], pointers: Sequence[str | bytes]) -> None:
-        """Add a kernel that runs. `label`: its name, schedule, origin and standing; `pointers`: C expressions of its arrays, or the contents of
-        weights, of which the library keeps what its calls read: packed panels, or the arrays themselves."""
+    def kernel(self, kernel: Kernel, schedule: Schedule, pointers: Sequence[str | bytes], name: str = "") -> None:
+        """Add a kernel that runs. `pointers`: C expressions of its arrays, or the contents of weights, of which the library keeps what its
+        calls read: packed panels, or the arrays themselves."""
         constant = {i: p for i, p in enumerate(pointers) if isinstance(p, bytes)}
         made = []
         for target in self.targets:
-            found = self._texts.setdefault(target.name, KernelTexts(target)).of(kernel, opts, constant)
+            texts = self._texts.setdefault(target.name, KernelTexts(target))
+            found = texts.of(kernel, schedule.opts, schedule.threads, constant)
             work = f"(weights + {self.weight(found.packed)})" if found.packed is not None else ""
             places = (
                 p if isinstance(p, str) else f"(weights + {self.weight(p)})" if i in found.reads else "weights"
                 for i, p in enumerate(pointers)
             )
-            made.append(ExportedKernel(found.text, found.signature, tuple(places), work))
-        name, schedule, origin, standing = label
-        self.calls.append(ExportedCall(name, tuple(made), schedule, origin, standing or "", kernel_text(kernel)))
+            origin = schedule.origin if found.opts == schedule.opts else "start"
+            made.append(ExportedKernel(found.text, found.signature, tuple(places), short(found.opts), origin, work))
+        self.calls.append(ExportedCall(name or kernel.name, tuple(made), schedule.standing or "", kernel_text(kernel)))
 
 
 def times(factors: Sequence[int | str]) -> int | str:
@@ -201,6 +212,11 @@ def c_targets(names: str | None) -> tuple[Target, ...]:
             f"one library cannot have code of several architectures: {', '.join(f'{t.name} is {t.arch}' for t in found.values())}"
         )
     return tuple(sorted(found.values(), key=lambda t: (-len(t.features), t.name)))
+
+
+def target_name(target: Target) -> str:
+    """What a library calls a processor."""
+    return target.name if target.cpu == "generic" else target.cpu
 
 
 def raw(x: Any) -> bytes:
@@ -243,7 +259,7 @@ def of_kernel(
         label = program.parameter(b.name)
         program.arrays.append(ExportedArray(label, b.dtype, shape_, "input" if is_input else "output", data))
         pointers.append(label)
-    program.kernel(kernel, made.plan.opts, (kernel.name, short(made.plan.opts), str(made.origin), made.standing), pointers)
+    program.kernel(kernel, Schedule(made.plan.opts, str(made.origin), made.standing, made.threads), pointers)
     return program
 
 
@@ -428,4 +444,5 @@ def _calls(program: ExportedProgram, function: CompiledFunction, where: Places) 
         found = next(k for k in function.kernels if k.executable is c.executable)
         if c.kernel is None:
             raise UsageError(f"{program.name}: the kernel {c.name} is known by its object only: clear the warm start and export again")
-        program.kernel(c.kernel, found.opts, (c.name, found.opts, found.origin, found.standing), [where.argument(s) for s in spots])
+        schedule = Schedule(parse(found.opts), found.origin, found.standing, found.executable.threads)
+        program.kernel(c.kernel, schedule, [where.argument(s) for s in spots], c.name)

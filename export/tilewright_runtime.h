@@ -15,6 +15,14 @@
 static inline int64_t tw_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tw_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
+#ifdef __x86_64__
+#include <cpuid.h>
+static inline int tw_has_avxvnni(void) {
+    unsigned a = 0, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+#endif
+
 /* Items [lo, hi) of one phase of a kernel. */
 typedef void (*tw_phase)(void **arrays, int64_t *sizes, void *scratch, int64_t lo, int64_t hi);
 

@@ -133,7 +133,7 @@ def flags(target: Target, compiler: Compiler) -> tuple[str, ...]:
 
 def portable_flags(target: Target) -> tuple[str, ...]:
     """The same for a build file, whichever of gcc and clang reads it: clang passes over gcc's names of these passes, and refuses others."""
-    return (*_FLAGS, *_NO_VECTORISERS, *instructions(target, Compiler(("cc",), "gcc", "")))
+    return (*_FLAGS, "-Wno-psabi", *_NO_VECTORISERS, *instructions(target, Compiler(("cc",), "gcc", "")))
 
 
 def instructions(target: Target, compiler: Compiler) -> tuple[str, ...]:

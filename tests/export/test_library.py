@@ -66,6 +66,15 @@ def loops(h: Tensor, xs: Tensor) -> Any:
     return cond(h.sum() > 0, lambda h: h, lambda h: -h, h), ys
 
 
+BYTES = np.random.default_rng(0)
+W3 = Tensor(BYTES.integers(-128, 128, (40, 33)).astype(np.int8))
+
+
+def products_of_bytes(x: Tensor) -> tuple[Tensor, Tensor]:
+    sums = x.astype("int32") @ W3.astype("int32")
+    return sums, (sums.astype("float32") * 0.001).gelu().round().astype("int8")
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "perceptron": (perceptron, (normal(7, 24),)),
     "attention": (attention, (normal(2, 3, 17, 16), normal(2, 3, 17, 16, seed=1), normal(2, 3, 17, 16, seed=2))),
@@ -77,6 +86,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "integers": (lambda x: x // 3 + (x % 5), (np.arange(-50, 50),)),
     "random": (lambda x: nn.dropout(x, 0.5, (3, 4)), (normal(16, 16),)),
     "same": (same, (normal(4, 5),)),
+    "bytes": (products_of_bytes, (BYTES.integers(0, 256, (9, 40)).astype(np.uint8),)),
     "words": (words, tuple(normal(3, 4, seed=i) for i in range(6))),
 }
 
@@ -108,7 +118,7 @@ def test_other_compilers_and_processors(compiler: str, tmp_path: Path) -> None:
     }[compiler]
     if not all(map(shutil.which, [cc or "clang", *before[:1]])):
         pytest.skip(f"it needs {cc or 'clang'} {' '.join(before[:1])}")
-    for name in ("perceptron", "convolution", "halves", "random"):
+    for name in ("perceptron", "convolution", "halves", "random", "bytes"):
         function, args = FUNCTIONS[name]
         export.write(tmp_path / name, function, *args, name=name, threads=2, target=target)
         subprocess.run(["make", "-s", f"{name}_test", f"CC={cc}", "CFLAGS=-O1"], cwd=tmp_path / name, check=True, capture_output=True)
@@ -375,6 +385,21 @@ def test_a_library_has_code_for_several_processors(tmp_path: Path) -> None:
     ]
     with pytest.raises(UsageError, match="several architectures"):
         export.write(tmp_path / "more", lambda x: x @ W1, normal(16, 24), target="v2,neon")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="targets of x86-64")
+def test_each_processor_has_its_own_instruction_for_products_of_bytes(tmp_path: Path) -> None:
+    """A schedule that a processor cannot have, because it lacks the instruction, gives way to the start schedule there."""
+    function, args = FUNCTIONS["bytes"]
+    export.write(tmp_path / "lib", function, *args, name="bytes", target="v2,v3,v4,sapphirerapids", threads=1)
+    texts = {w: "".join(f.read_text() for f in (tmp_path / "lib").glob(f"bytes_{w}_k*.c")) for w in ("x86_64_v2", "x86_64_v3", "x86_64_v4", "sapphirerapids")}
+    words = ("_mm512_dpbusd_epi32", "_mm512_madd_epi16", "_mm256_madd_epi16")
+    assert [[w for w in words if w in t] for t in texts.values()] == [[], [words[2]], [words[1]], [words[0]]]
+    facts = json.loads((tmp_path / "lib" / "tilewright-export.json").read_text())
+    assert facts["targets"] == ["sapphirerapids", "x86-64-v4", "x86-64-v3", "x86-64-v2"]
+    assert any(len({*k.get("schedules", ())}) > 2 for k in facts["kernels"])
+    said = outcome(tmp_path / "lib", "bytes").splitlines()
+    assert len(said) == 4 and all("equal" in line or "not on this processor" in line for line in said)
 
 
 def disassembly(file: Path) -> str:

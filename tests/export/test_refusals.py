@@ -48,6 +48,14 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     export.write(tmp_path / "new", convolution, normal(2, 3, 8, 8))
     there = {p.name for p in (tmp_path / "new").iterdir()}
     assert "mine.txt" in there and "convolution.h" in there and "perceptron.h" not in there
+    (tmp_path / "new" / "perceptron.h").write_text("mine")
+    with pytest.raises(UsageError, match=r"perceptron\.h that no export made"):
+        export.write(tmp_path / "new", perceptron, normal(7, 24))
+    assert {p.name for p in (tmp_path / "new").iterdir()} == there | {"perceptron.h"}
+    with pytest.raises(UsageError, match="is a file: give a folder"):
+        export.write(tmp_path / "new" / "mine.txt", perceptron, normal(7, 24))
+    with pytest.raises(UsageError, match="cannot write .*mine.txt"):
+        export.write(tmp_path / "new" / "mine.txt" / "lib", perceptron, normal(7, 24))
 
 
 def test_a_folder_without_an_export_is_said(tmp_path: Path) -> None:
