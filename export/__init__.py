@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from .c_library import write as _write
+from .gpu_kernel import check_gpu_kernel as check_gpu_kernel
+from .gpu_kernel import write_gpu_kernel as write_gpu_kernel
 from .loading import ExportedLibrary as ExportedLibrary
 from .loading import check as check
 from .loading import facts as facts
 from .loading import load_exported as load_exported
 from .loading import note_command as note_command
-from .opencl_files import write_opencl as write_opencl
 from .program import ExportedProgram as ExportedProgram
 from .program import c_name as c_name
 from .program import of_function as of_function

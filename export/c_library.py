@@ -59,8 +59,8 @@ def write(program: ExportedProgram, folder: Path) -> list[str]:
     facts = f"python/{n}/facts.json"
     written = [*files, f"{n}.weights", f"{n}_test.bin", facts, MARK]
     files[facts] = files[MARK] = json.dumps(_facts(program, kernels, written), indent=1) + "\n"
-    recorded = b"".join(padded(a.before or a.data) + (padded(a.data) if a.role == "update" else b"") for a in program.arrays)
-    store(folder, {f"{n}.weights": bytes(program.weights) or bytes(ALIGN), f"{n}_test.bin": recorded} | files)
+    calls = b"".join(padded(a.before or a.data) + (padded(a.data) if a.role == "update" else b"") for a in program.arrays)
+    store(folder, {**files, f"{n}.weights": bytes(program.weights) or bytes(ALIGN), f"{n}_test.bin": calls})
     return written
 
 
@@ -383,7 +383,28 @@ def _weights(n: str) -> str:
 
 
 # test and build -----------------------------------------------------------------------------------------------------
-def _recorded(a: ExportedArray) -> str:
+DIFFER = """/* How many elements differ. kind: 0, any bit; 4 and 8, floats of so many bytes by more than rounding; 2, bits of 16-bit floats by more than 2;
+   1, bytes that floats were rounded to by more than 1. */
+static size_t differ(const void *have, const void *want, size_t bytes, int kind) {
+    size_t count = 0;
+    if (kind == 0)
+        for (size_t j = 0; j < bytes; j++) count += ((const char *)have)[j] != ((const char *)want)[j];
+    for (size_t j = 0; kind && j < bytes / (size_t)kind; j++) {
+        double a = 0, b = 0, most = 2;
+        if (kind == 1) a = (unsigned char)(((const unsigned char *)have)[j] - ((const unsigned char *)want)[j] + 1), b = 1, most = 1;
+        if (kind == 2) a = ((const int16_t *)have)[j], b = ((const int16_t *)want)[j];
+        if (kind == 4) a = ((const float *)have)[j], b = ((const float *)want)[j];
+        if (kind == 8) a = ((const double *)have)[j], b = ((const double *)want)[j];
+        if (kind > 2) most = (kind == 4 ? 1e-4 : 1e-10) * (1 + (b < 0 ? -b : b));
+        count += !(a - b <= most && b - a <= most) && !(a != a && b != b) && a != b;
+    }
+    return count;
+}
+"""
+"""Compares a recorded call's arrays, in C."""
+
+
+def recorded(a: ExportedArray) -> str:
     """An array as the test has it: bytes, role, how it is compared where bits may differ."""
     kind = a.dtype.size if a.dtype.is_float or a.dtype.name in ("int8", "uint8") else 0
     return f"{{{len(a.data)}, {('input', 'output', 'update').index(a.role)}, {kind}}}"
@@ -391,7 +412,7 @@ def _recorded(a: ExportedArray) -> str:
 
 def _test(program: ExportedProgram) -> str:
     n, upper = program.name, program.name.upper()
-    rows = ", ".join(map(_recorded, program.arrays)) or "{0, 0, 0}"
+    rows = ", ".join(map(recorded, program.arrays)) or "{0, 0, 0}"
     arguments = "".join(f", {x.value}" for x in program.symbols)
     arguments += "".join(f", ({C_TYPES[a.dtype.name]} *)have[{i}]" for i, a in enumerate(program.arrays))
     tests = "\n".join(f'    if (!bad) bad = test("{target_name(t)}", {int(program.exact(t))}, threads, seconds);' for t in program.targets)
@@ -408,24 +429,7 @@ def _test(program: ExportedProgram) -> str:
 #include <string.h>
 #include <time.h>
 
-/* How many elements differ. kind: 0, any bit; 4 and 8, floats of so many bytes by more than rounding; 2, bits of 16-bit floats by more than 2;
-   1, bytes that floats were rounded to by more than 1. */
-static size_t differ(const void *have, const void *want, size_t bytes, int kind) {{
-    size_t count = 0;
-    if (kind == 0)
-        for (size_t j = 0; j < bytes; j++) count += ((const char *)have)[j] != ((const char *)want)[j];
-    for (size_t j = 0; kind && j < bytes / (size_t)kind; j++) {{
-        double a = 0, b = 0, most = 2;
-        if (kind == 1) a = (unsigned char)(((const unsigned char *)have)[j] - ((const unsigned char *)want)[j] + 1), b = 1, most = 1;
-        if (kind == 2) a = ((const int16_t *)have)[j], b = ((const int16_t *)want)[j];
-        if (kind == 4) a = ((const float *)have)[j], b = ((const float *)want)[j];
-        if (kind == 8) a = ((const double *)have)[j], b = ((const double *)want)[j];
-        if (kind > 2) most = (kind == 4 ? 1e-4 : 1e-10) * (1 + (b < 0 ? -b : b));
-        count += !(a - b <= most && b - a <= most) && !(a != a && b != b) && a != b;
-    }}
-    return count;
-}}
-
+{DIFFER}
 static double now(void) {{
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

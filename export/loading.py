@@ -21,8 +21,8 @@ def facts(folder: str | os.PathLike[str]) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((Path(folder) / MARK).read_text())
         if found["schema"] != 1 or not str(found["name"]).isidentifier():
             raise ValueError
-        if found.get("language") == "opencl":
-            raise UsageError(f"{folder} holds a kernel in OpenCL: {found['name']}_host.py calls it")
+        if "language" in found:
+            raise UsageError(f"{folder} holds a kernel for {found['target']} in {found['language']}: {found['name']}_host.c calls it")
         return found
     except UsageError:
         raise

@@ -2,105 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from ..devices import get
-from ..ir.errors import UsageError
-from ..ir.normal_form import normalise
-from ..lower import lower
-from ..opts import apply, short
-from ..program import abi
-from ..renderers import render
-from .c_library import MARK, padded, store
-from .program import ExportedArray, c_name, raw
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..ir.kernel import Kernel
-    from ..targets import Target
+    from .gpu_kernel import GpuKernel
 
 
-@dataclass(frozen=True)
-class OpenclKernel:
-    """What the files say. `launches`: (kernel, groups, threads of a group); `arguments`: of every kernel, places in the arrays, then in
-    `own`: the bytes of buffers that the host makes for a call; `options`: of the compiler."""
-
-    name: str
-    text: str
-    arrays: list[ExportedArray]
-    launches: list[tuple[str, int, int]]
-    arguments: list[int]
-    own: list[int]
-    options: str
-    facts: Mapping[str, Any]
+def files(k: GpuKernel) -> dict[str, str]:
+    """The text, and both host programs."""
+    return {f"{k.name}.cl": _text(k), f"{k.name}_host.c": _c_host(k), f"{k.name}_host.py": _python_host(k)}
 
 
-def write_opencl(
-    folder: Path, name: str, shape: Mapping[str, int] | None = None, dtype: Any = None, *, device: str = "opencl", title: str | None = None,
-    **options: Any,
-) -> list[str]:  # fmt: skip
-    """Write a named kernel or one of a file as OpenCL C, with the schedule that `best` gives it on `device`; returns the files' names.
-    Raises UsageError, and DeviceError where that device is not here."""
-    from ..measure.inputs import generate
-    from ..plan import best
-
-    made = best(name, dict(shape) if shape else None, dtype, device=device, **options)
-    kernel, target = made.kernel, get(device).target
-    if target.lang != "opencl":
-        raise UsageError(f"{device} is no device of OpenCL: give --device opencl, or leave it out for a library of C")
-    if kernel.symbols:
-        raise UsageError(f"{name} has sizes that calls give: name them with --shape")
-    given = [np.asarray(x) for x in generate(kernel, {}, 0).values()]
-    found = made(*given)
-    values = [*given, *(found if isinstance(found, tuple) else (found,))]
-    arrays = [
-        ExportedArray(c_name(b.name), b.dtype, tuple(int(n) for n in b.shape), "input" if i < len(given) else "output", raw(x))
-        for i, (b, x) in enumerate(zip(kernel.buffers, values, strict=True))
-    ]
-    platform = str(get(device).fingerprint()["platform"])
-    facts = {
-        "kernel": kernel.name,
-        "target": target.name,
-        "schedule": short(made.plan.opts),
-        "from": str(made.origin),
-        "platform": platform,
-    }
-    found_ = _of(kernel, made.plan.opts, target, arrays, c_name(title or kernel.name), facts)
-    n = found_.name
-    files: dict[str, str | bytes] = {f"{n}.cl": _text(found_), f"{n}_host.c": _c_host(found_), f"{n}_host.py": _python_host(found_)}
-    files[f"{n}_test.bin"] = b"".join(padded(a.data) for a in arrays)
-    written = [*files, MARK]
-    described = [{"name": a.name, "dtype": a.dtype.name, "shape": list(a.shape), "role": a.role} for a in arrays]
-    launches = [{"kernel": k, "groups": g, "threads": t} for k, g, t in found_.launches]
-    said = {"schema": 1, "name": n, "language": "opencl", **facts, "arrays": described, "launches": launches, "files": written}
-    store(folder, files | {MARK: json.dumps(said, indent=1) + "\n"})
-    return written
+def _options(k: GpuKernel) -> str:
+    """Of the compiler."""
+    return f"-cl-std=CL{'2.0' if 'sub_group' in k.text else '1.2'}"
 
 
-def _of(kernel: Kernel, opts: Any, target: Target, arrays: list[ExportedArray], name: str, facts: Mapping[str, Any]) -> OpenclKernel:
-    source = render(lower(apply(normalise(kernel), opts, target)), target)
-    signature = source.signature
-    own, arguments = list[int](), list[int]()
-    for a in abi.arguments(signature, target):
-        if a.kind == "param":
-            arguments.append(a.at)
-            continue
-        arguments.append(len(arrays) + len(own))
-        own.append(signature.work if a.kind == "work" else abi.arena_bytes(signature, target))
-    grids = abi.grids(signature)
-    launches = [(abi.entry(signature, i), n, t) for i, (n, t) in enumerate(zip(grids, signature.threads, strict=True)) if n]
-    options = f"-cl-std=CL{'2.0' if 'sub_group' in source.text else '1.2'}"
-    return OpenclKernel(name, source.text, arrays, launches, arguments, own, options, facts)
-
-
-def _text(k: OpenclKernel) -> str:
-    lines = [f" *   {name}: {groups} groups of {threads}" for name, groups, threads in k.launches]
+def _text(k: GpuKernel) -> str:
+    lines = [f" *   {x.kernel}: {x.groups} groups of {x.threads}" for x in k.launches]
     takes = [
         f" *   {a.name}: {a.dtype.name}[{', '.join(map(str, a.shape))}], {'read' if a.role == 'input' else 'written'}" for a in k.arrays
     ]
@@ -111,13 +30,13 @@ def _text(k: OpenclKernel) -> str:
 {nl.join(lines)}
  * Arguments of each: {", ".join(names[i] for i in k.arguments)}
 {nl.join(takes)}
- * Compile with {k.options}, and -cl-fp32-correctly-rounded-divide-sqrt where the device has it. */
+ * Compile with {_options(k)}, and -cl-fp32-correctly-rounded-divide-sqrt where the device has it. */
 {k.text}"""
 
 
-def _c_host(k: OpenclKernel) -> str:
+def _c_host(k: GpuKernel) -> str:
     arrays = ", ".join(f"{{{len(a.data)}, {int(a.role == 'output')}}}" for a in k.arrays)
-    launches = ", ".join(f'{{"{name}", {groups}, {threads}}}' for name, groups, threads in k.launches)
+    launches = ", ".join(f'{{"{x.kernel}", {x.groups}, {x.threads}}}' for x in k.launches)
     return f"""/* Runs {k.name}.cl on the recorded call, and compares every bit.
  * cc {k.name}_host.c -lOpenCL -o {k.name}_host && ./{k.name}_host [NUMBER OF A PLATFORM] */
 #define CL_TARGET_OPENCL_VERSION 120
@@ -158,7 +77,7 @@ static void build(cl_context context, cl_device_id device, cl_kernel *kernels) {
     int rounded = (floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
     cl_program program = clCreateProgramWithSource(context, 1, (const char **)&text, &bytes, &error);
     check(error, "clCreateProgramWithSource");
-    error = clBuildProgram(program, 1, &device, rounded ? "{k.options} -cl-fp32-correctly-rounded-divide-sqrt" : "{k.options}", 0, 0);
+    error = clBuildProgram(program, 1, &device, rounded ? "{_options(k)} -cl-fp32-correctly-rounded-divide-sqrt" : "{_options(k)}", 0, 0);
     if (error) clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof log, log, 0);
     check(error, log);
     for (int i = 0; i < LAUNCHES; i++) kernels[i] = clCreateKernel(program, launches[i].kernel, &error), check(error, launches[i].kernel);
@@ -212,12 +131,12 @@ int main(int argc, char **argv) {{
 """
 
 
-def _python_host(k: OpenclKernel) -> str:
+def _python_host(k: GpuKernel) -> str:
     arrays = [
         (a.name, a.dtype.np.name if a.dtype.np.kind in "biuf" else f"uint{8 * a.dtype.size}", a.shape, a.role == "output") for a in k.arrays
     ]
     listed = "\n".join(f"    {a!r}," for a in arrays)
-    launches = "\n".join(f"    {x!r}," for x in k.launches)
+    launches = "\n".join(f"    {(x.kernel, x.groups, x.threads)!r}," for x in k.launches)
     return f'''"""Runs {k.name}.cl with pyopencl: `Kernel(queue)(*inputs)` on NumPy arrays. As a program it makes the recorded call and compares every
 bit, on the platform of this number, or else on the one that recorded it, where that is here."""
 
@@ -237,7 +156,7 @@ LAUNCHES = [  # kernel, groups, threads of a group
 ]
 ARGUMENTS = {k.arguments!r}  # of each kernel: places in the arrays, then in OWN
 OWN = {k.own!r}  # bytes of buffers beside the arrays
-OPTIONS = ["{k.options}"]
+OPTIONS = ["{_options(k)}"]
 PLATFORM = {k.facts["platform"]!r}
 
 

@@ -239,8 +239,14 @@ def export(p: Grammar) -> None:
     )
     p.add_argument("--dtype", help=DTYPES)
     p.add_argument("--name", metavar="NAME", help="of the library; default: the source's")
-    p.add_argument("--target", metavar="NAME,…", help="processors that need not be here, such as v2,v3,v4; default: this one")
-    p.add_argument("--device", metavar="NAME", help="opencl or one of its devices: the kernel's text, with host programs; default: C")
+    p.add_argument(
+        "--target",
+        metavar="NAME,…",
+        help="processors that need not be here, such as v2,v3,v4, or one GPU, such as sm_90a; default: this one",
+    )
+    p.add_argument(
+        "--device", metavar="NAME", help="opencl, cuda or one of their devices: a kernel's text, with a host program; default: C"
+    )
     p.add_argument("--threads", type=at_least(1), metavar="N", help="threads that schedules are chosen for; default: all")
     p.add_argument("--check", action="store_true", help="build it, and compare a recorded call bit by bit")
     add_numerics(p)

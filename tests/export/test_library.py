@@ -392,7 +392,10 @@ def test_each_processor_has_its_own_instruction_for_products_of_bytes(tmp_path: 
     """A schedule that a processor cannot have, because it lacks the instruction, gives way to the start schedule there."""
     function, args = FUNCTIONS["bytes"]
     export.write(tmp_path / "lib", function, *args, name="bytes", target="v2,v3,v4,sapphirerapids", threads=1)
-    texts = {w: "".join(f.read_text() for f in (tmp_path / "lib").glob(f"bytes_{w}_k*.c")) for w in ("x86_64_v2", "x86_64_v3", "x86_64_v4", "sapphirerapids")}
+    texts = {
+        w: "".join(f.read_text() for f in (tmp_path / "lib").glob(f"bytes_{w}_k*.c"))
+        for w in ("x86_64_v2", "x86_64_v3", "x86_64_v4", "sapphirerapids")
+    }
     words = ("_mm512_dpbusd_epi32", "_mm512_madd_epi16", "_mm256_madd_epi16")
     assert [[w for w in words if w in t] for t in texts.values()] == [[], [words[2]], [words[1]], [words[0]]]
     facts = json.loads((tmp_path / "lib" / "tilewright-export.json").read_text())

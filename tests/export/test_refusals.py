@@ -54,7 +54,7 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     assert {p.name for p in (tmp_path / "new").iterdir()} == there | {"perceptron.h"}
     with pytest.raises(UsageError, match="is a file: give a folder"):
         export.write(tmp_path / "new" / "mine.txt", perceptron, normal(7, 24))
-    with pytest.raises(UsageError, match="cannot write .*mine.txt"):
+    with pytest.raises(UsageError, match=r"cannot write .*mine\.txt"):
         export.write(tmp_path / "new" / "mine.txt" / "lib", perceptron, normal(7, 24))
 
 
