@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .c_library import write as _write
-from .gpu_kernel import check_gpu_kernel as check_gpu_kernel
-from .gpu_kernel import write_gpu_kernel as write_gpu_kernel
+from .gpu_files import check_gpu_kernel as check_gpu_kernel
+from .gpu_files import write_gpu_kernel as write_gpu_kernel
 from .loading import ExportedLibrary as ExportedLibrary
 from .loading import check as check
 from .loading import facts as facts

@@ -148,7 +148,11 @@ static CUresult run(CUstream stream, CUfunction *kernels, const CUdeviceptr *buf
 }}
 
 {DIFFER}
-int main(int argc, char **argv) {{
+{_main(k)}"""
+
+
+def _main(k: GpuKernel) -> str:
+    return f"""int main(int argc, char **argv) {{
     CUdevice device;
     CUcontext context;
     CUfunction kernels[LAUNCHES + 1];
