@@ -69,6 +69,10 @@ def contrib() -> Iterator[tuple[str, Case]]:
     for a, b in product((0, 1), (0, 1)):
         inputs = [normal(2, 4, 7) if a else normal(2, 7, 4), normal(2, 6, 4) if b else normal(2, 4, 6)]
         yield f"FusedMatMul {a}{b}", Case("FusedMatMul", inputs, domain=MS, attributes={"transA": a, "transB": b, "alpha": 0.5})
+    for a, b in product((0, 1), (0, 1)):
+        inputs = [normal(7, 2, 3, 4) if a else normal(4, 2, 3, 7), normal(6, 2, 3, 7) if b else normal(7, 2, 3, 6)]
+        how = {"transBatchA": 1, "transBatchB": 1, "transA": a, "transB": b, "alpha": 2.0}
+        yield f"FusedMatMul batches {a}{b}", Case("FusedMatMul", inputs, domain=MS, attributes=how)
     for op, extra in (("SkipLayerNormalization", [w, w + 1, w - 1]), ("SkipSimplifiedLayerNormalization", [w])):
         yield op, Case(op, [x, x[::-1].copy(), *extra], 4, MS, skipped=(1, 2), attributes={"epsilon": 1e-5})
     yield "SimplifiedLayerNormalization", Case("SimplifiedLayerNormalization", [x, w], attributes={"axis": -1, "epsilon": 1e-5})
@@ -108,7 +112,9 @@ def contrib() -> Iterator[tuple[str, Case]]:
     q, cache = [normal(2, 5, 16), normal(2, 5, 16) + 1, normal(2, 5, 16) - 1], [normal(2, 4, 3, 4), normal(2, 4, 3, 4) + 1]
     for name, inputs, results, more in (
         ("plain", q, 1, {}), ("bias", [*q, normal(48)], 1, {}), ("added", [*q, None, None, normal(1, 4, 5, 5)], 1, {}),
-        ("causal", q, 1, {"unidirectional": 1}), ("past", [*q, normal(48), None, None, *cache], 3, {}),
+        ("causal", q, 1, {"unidirectional": 1}),
+        ("causal, fewer keys", [q[0], normal(2, 2, 16), normal(2, 2, 16) - 1], 1, {"unidirectional": 1}),
+        ("causal, more keys", [q[0], normal(2, 7, 16), normal(2, 7, 16) - 1], 1, {"unidirectional": 1}), ("past", [*q, normal(48), None, None, *cache], 3, {}),
     ):  # fmt: skip
         yield f"MultiHeadAttention {name}", Case("MultiHeadAttention", inputs, results, MS, attributes={"num_heads": 4, **more})
     for name, case in {

@@ -48,10 +48,13 @@ def quick_gelu(call: Call, x: Any, alpha: float = 1.702) -> Any:
 def fused_matmul(
     call: Call, a: Any, b: Any, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0, transBatchB: int = 0
 ) -> Any:
-    """alpha · a @ b, with either transposed."""
-    if transBatchA or transBatchB:
-        raise UsageError("com.microsoft.FusedMatMul with transBatchA or transBatchB is not supported")
-    y = (a.mT if transA else a) @ (b.mT if transB else b)
+    """alpha · a @ b, with either transposed: in its last two axes, or before that the first axis behind those of the batch."""
+
+    def turned(x: Any, batch: int, last: int) -> Any:
+        x = xp.moveaxis(x, 0, -2) if batch and x.ndim > 2 else x
+        return x.mT if last else x
+
+    y = turned(a, transBatchA, transA) @ turned(b, transBatchB, transB)
     return y if alpha == 1 else y * alpha
 
 
@@ -162,18 +165,23 @@ def multi_head(
     q, k, v = heads(q, num_heads), *(t if t.ndim == 4 else heads(t, num_heads) for t in (k, v))
     if past_k is not None:
         k, v = xp.concat([past_k, k], axis=2), xp.concat([past_v, v], axis=2)
-    return (_attended(q, k, v, hidden, added, mask_filter_value, scale, unidirectional), k, v)[: call.wanted]
+    before = None if not unidirectional else 0 if past_k is None else past_k.shape[2]
+    return (_attended(q, k, v, hidden, added, mask_filter_value, scale, before), k, v)[: call.wanted]
 
 
-def _attended(q: Any, k: Any, v: Any, mask: Any, added: Any, hides: float, scale: float | None, causal: int) -> Any:
-    """softmax(q · kᵀ · scale + what is hidden or added) · v of heads, joined."""
+def _attended(q: Any, k: Any, v: Any, mask: Any, added: Any, hides: float, scale: float | None, before: Any) -> Any:
+    """softmax(q · kᵀ · scale + what is hidden or added) · v of heads, joined. `before`: keys before the first query's own, where a query sees
+    none behind its own; else None."""
     rows, n = q.shape[2], k.shape[2]
     scores = wide(q) @ wide(k).mT * (scale or 1 / math.sqrt(q.shape[-1]))
     scores = scores if added is None else scores + wide(added)
     if mask is not None:
         scores = scores + _hidden(mask, q.shape[0], rows, n, hides)
-    if causal:
-        scores = xp.where(along(n, 2, 1) <= along(rows, 2, 0) + (n - rows), scores, -math.inf)
+    if before is not None:
+        seen = along(n, 2, 1) <= along(rows, 2, 0) + before
+        if isinstance(n, int) and isinstance(rows, int) and n > rows + before:
+            seen = seen | (along(rows, 2, 0) == rows - 1)  # (ONNX Runtime hides nothing from the last query)
+        scores = xp.where(seen, scores, -math.inf)
     return joined((scores.softmax(-1) @ wide(v)).astype(type_of(q)))
 
 
@@ -211,7 +219,8 @@ def attention(
     q, k, v = (heads(t, num_heads) for t in (made[..., : ends[0]], made[..., ends[0] : ends[1]], made[..., ends[1] :]))
     if past is not None:
         k, v = xp.concat([past[0], k], axis=2), xp.concat([past[1], v], axis=2)
-    y = _attended(q, k, v, mask, added, mask_filter_value, scale, unidirectional)
+    before = None if not unidirectional else 0 if past is None else past.shape[3]
+    y = _attended(q, k, v, mask, added, mask_filter_value, scale, before)
     return y if call.wanted == 1 else (y, xp.stack([k, v], axis=0))
 
 
