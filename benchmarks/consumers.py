@@ -1,9 +1,10 @@
 """Calls of scikit-learn, SciPy and einops on tensors, with NumPy and PyTorch beside: the first call and a warm one, in seconds.
 
-    python benchmarks/consumers.py [--only TEXT] [--repeats 7] [--output results/consumers.json]
+    python benchmarks/consumers.py [--only TEXT] [--repeats 7] [--warm 1.0] [--output results/consumers.json]
 
 Each library runs all calls in a process of its own, on one thread, with the same float64 data. `first` is the first call of the process
-with these shapes; `warm` the median of the next ones. A library that a call is no code for is left out of its row."""
+with these shapes; `warm` the median of `--repeats` calls after some that are not timed (`--warm` seconds of them, at most 300), in which
+libraries may compile. A library that a call is no code for is left out of its row."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ def calls(to: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
     }  # fmt: skip
 
 
-def child(library: str, only: str, repeats: int) -> None:
+def child(library: str, only: str, repeats: int, warm: float) -> None:
     """Time all calls with one library, and print a line of JSON for each."""
     import numpy as np
     import sklearn
@@ -110,7 +111,13 @@ def child(library: str, only: str, repeats: int) -> None:
         row: dict[str, Any] = {"call": name}
         times = []
         try:
-            for _ in range(repeats + 1):
+            begin = time.perf_counter()
+            while len(times) < 300 and (not times or time.perf_counter() - begin < warm):
+                start = time.perf_counter()
+                done(call())
+                times.append(time.perf_counter() - start)
+            del times[1:]
+            for _ in range(repeats):
                 start = time.perf_counter()
                 found = done(call())
                 times.append(time.perf_counter() - start)
@@ -128,17 +135,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--warm", type=float, default=1.0)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--libraries", nargs="*", default=LIBRARIES)
     parser.add_argument("--child", choices=LIBRARIES)
     args = parser.parse_args()
     if args.child:
-        child(args.child, args.only, args.repeats)
+        child(args.child, args.only, args.repeats, args.warm)
         return
     rows: dict[str, dict[str, Any]] = {}
     env = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TILEWRIGHT_THREADS"), "1")
     for library in args.libraries:
-        command = [sys.executable, __file__, "--child", library, "--only", args.only, "--repeats", str(args.repeats)]
+        command = [
+            sys.executable,
+            __file__,
+            "--child",
+            library,
+            "--only",
+            args.only,
+            "--repeats",
+            str(args.repeats),
+            "--warm",
+            str(args.warm),
+        ]
         ended = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         if ended.returncode:
             print(ended.stderr[-2000:], file=sys.stderr)

@@ -42,7 +42,7 @@ NAMESPACE_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 class TensorHandle:
     """A node and the device it is computed on. `Tensor` is the class to use."""
 
-    __slots__ = ("__weakref__", "constant", "device", "grad", "known", "links", "node", "planes", "requires_grad")
+    __slots__ = ("__weakref__", "constant", "deferred", "device", "grad", "known", "links", "node", "planes", "requires_grad")
     __array_priority__ = 100
     made_as: ClassVar[type[TensorHandle]]
     """The class of results."""
@@ -61,6 +61,8 @@ class TensorHandle:
         self.node: TensorNode
         self.known: Array | None = None
         """The values, of a tensor that has no node yet: NumPy computed it at once, and no graph has read it."""
+        self.deferred: Any = None
+        """How such a tensor will be computed, where nobody has read it yet (`frontends.deferred`)."""
         self.constant: Constant | None
         """How such a tensor is made, where it is made of constants only and nobody saw its memory."""
         self.planes: Any
@@ -91,6 +93,7 @@ class TensorHandle:
         """A handle on a node."""
         new = cls.__new__(cls)
         new.node, new.device, new.grad, new.links, new.requires_grad, new.known = node, device, None, None, False, None
+        new.deferred = None
         return new
 
     @classmethod
@@ -98,6 +101,14 @@ class TensorHandle:
         """A handle on what NumPy computed. It gets a node when it is asked for one."""
         new = cls.__new__(cls)
         new.known, new.device, new.grad, new.links, new.requires_grad, new.constant = array, "cpu", None, None, False, None
+        new.deferred = None
+        return new
+
+    @classmethod
+    def of_deferred(cls, deferred: Any) -> Self:
+        """A handle on what is computed when it is asked for its node."""
+        new = cls.__new__(cls)
+        new.known, new.device, new.grad, new.links, new.requires_grad, new.deferred = None, "cpu", None, None, False, deferred
         return new
 
     if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
@@ -114,25 +125,28 @@ class TensorHandle:
     def shape(self) -> Shape:
         """Its extents."""
         known = self.known
+        if known is None:
+            known = self.deferred
         return self.node.shape if known is None else known.shape
 
     @property
     def dtype(self) -> DType:
         """Its type."""
         known = self.known
+        if known is None:
+            known = self.deferred
         return self.node.dtype if known is None else buffers.TYPES[known.dtype.num]
 
     @property
     def ndim(self) -> int:
         """Dimensions."""
-        known = self.known
-        return len(self.node.shape) if known is None else known.ndim
+        return len(self.shape)
 
     @property
     def size(self) -> int:
         """Elements."""
         known = self.known
-        return prod(self.node.shape) if known is None else known.size
+        return prod(self.shape) if known is None else known.size
 
     @property
     def nbytes(self) -> int:
@@ -187,10 +201,10 @@ class TensorHandle:
         array: Array = self._computed().data.array
         return array
 
-    def show(self, array: Array, constant: Constant | None = None) -> None:
-        """Stand for what NumPy computed."""
+    def show(self, array: Array | None, constant: Constant | None = None, deferred: Any = None) -> None:
+        """Stand for what NumPy computed, or will be computed."""
         with _MAKING, suppress(AttributeError):
-            self.known, self.constant = array, constant
+            self.known, self.constant, self.deferred = array, constant, deferred
             del self.node
 
     def assign(self, value: Any) -> Any:
@@ -202,7 +216,7 @@ class TensorHandle:
 
     def become(self, node: TensorNode) -> None:
         """Stand for memory that holds new values."""
-        self.node, self.known = node, None
+        self.node, self.known, self.deferred = node, None, None
         if self.requires_grad:
             node.tracked = True
             TRACKED[node] = weakref.ref(self)
@@ -348,9 +362,13 @@ _MAKING = process_lock()
 
 
 def _noded(tensor: Any) -> TensorNode:
-    """The node of a tensor that was computed at once, made now. Threads that ask meanwhile get the same one."""
+    """The node of a tensor that was computed at once or deferred, made now. Threads that ask meanwhile get the same one."""
+    deferred = tensor.deferred
+    array: Any = None if deferred is None else deferred.value()
     with _MAKING:
         known = tensor.known
+        if tensor.deferred is not None:
+            tensor.node, tensor.deferred = bare_leaf(buffers.computed(array)), None
         if known is not None:
             constant = tensor.constant
             # (a node of its own: memory that it gets may be written to, and other formulas know the constant's)

@@ -50,7 +50,9 @@ def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", ra
     import numpy as np
 
     if dtype is None and array.dtype.kind == "O":
-        raise UsageError("an array of objects: its elements are no numbers, of different kinds, or too large; pass a dtype")
+        raise UsageError(
+            "an array of objects: its elements are no numbers, of different kinds, or too large; pass a dtype, or convert it with x.astype(float)"
+        )
     kind = dtype or dtype_of(str(array.dtype))
     if dtype is None and kind.foreign and array.dtype != kind.np:
         raise UsageError(f"an array of ml_dtypes' {array.dtype}, which is another type than {kind}: convert it with .astype({kind.np})")

@@ -274,10 +274,10 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
             if out.shape != self.shape or out.dtype is not self.dtype:
                 change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
                 raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
-            if out.known is None or not at_once(self) or self.known is None:
+            if (out.known is None and out.deferred is None) or not at_once(self) or (self.known is None and self.deferred is None):
                 write(self, out.node)
             elif self.links is None:
-                self.show(out.known, out.constant)
+                self.show(out.known, None if out.known is None else out.constant, out.deferred)
             elif not written(self, ..., out):
                 write(self, out.node)
         return self

@@ -14,7 +14,7 @@ from .frontends.numpy_functions import array_function, array_ufunc, reduction, r
 from .graph.nodes import Slot, make
 from .graph.promotion import dtype_of
 from .handle import TensorHandle, node_of
-from .leaves import from_numpy, leaf
+from .leaves import leaf
 from .lift import all_lifted, in_place, lifted, operator
 from .ops import complex_numbers as Z
 from .ops import elementwise as E
@@ -26,6 +26,7 @@ from .ops import neural as A
 from .ops import reduction as R
 from .ops import sorting as S
 from .ops.creation import tril, triu
+from .running import buffers
 from .running.assignment import lock_of
 from .running.current_capture import current
 from .running.realise import copied
@@ -122,7 +123,7 @@ class Tensor(TensorHandle):
             return out
         if not copy:
             return self
-        known = self.known is not None or (self.node.data is not None and not self.node.tracked)
+        known = self.known is not None or self.deferred is not None or (self.node.data is not None and not self.node.tracked)
         return self.copy() if known and current() is None else type(self).of(self.node, self.device)
 
     # movement -----------------------------------------------------------------------------------------------------
@@ -197,10 +198,14 @@ class Tensor(TensorHandle):
         """The same values in memory of their own."""
         if current() is not None:
             return Tensor.of(self.node, self.device)
+        if self.deferred is not None:
+            return Tensor.of_deferred(self.deferred)  # (who writes to one of them copies it)
         if self.known is not None and self.constant is None:
             return Tensor.of_array(self.known.copy())
         if self.node.data is not None:
-            return Tensor.of(from_numpy(self.numpy().copy(), self.dtype, self.device), self.device)
+            new = buffers.new(self.shape, self.dtype, self.device, self.node.line)
+            buffers.fill(new, self.numpy())
+            return Tensor.of(leaf(new), self.device)
         return Tensor.of(copied(self.node) if self.node.src else self.node, self.device)
 
     def ravel(self, order: str = "C") -> Tensor:

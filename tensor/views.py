@@ -26,6 +26,7 @@ from .graph.nodes import TensorNode
 from .graph.primitives import reshape
 from .graph.symbolic_sizes import SymbolicSize, most
 from .leaves import array_class, leaf
+from .ops.complex_numbers import as_complex
 from .ops.indexing import getitem, setitem
 from .ops.movement import permute
 from .running import buffers
@@ -181,9 +182,9 @@ def reshaping(call: Callable[..., Any], rows: bool = False) -> Callable[..., Any
         out = call(x, *args, **kwargs)
         if type(out) is not type(x) or kwargs.get("copy") is True:
             return out
-        shape = out.node.shape if out.known is None else out.known.shape
+        shape = (*out.shape, 2) if x.complex_class else out.shape
         if _evenly(x, shape, rows):
-            if out is x or (out.known is None and out.node is x.node):
+            if out is x or (out.known is None and out.deferred is None and out.node is x.node):
                 out = type(x).of(x.node, x.device)
             link(out, x, Reshaped(shape))
         return out
@@ -303,8 +304,10 @@ def write(tensor: Any, node: TensorNode) -> None:
     """`tensor` has the values of `node` from now on, and so have the places of what it is a part of."""
     with lock_of(tensor):
         viewing = tensor.links is not None and tensor.links.base is not None
-        if viewing and node.data is not None and not node.tracked and at_once(tensor) and written(tensor, ..., node.data.array):
-            return
+        if viewing and node.data is not None and not node.tracked and at_once(tensor):
+            array = node.data.array
+            if written(tensor, ..., as_complex(array) if tensor.complex_class else array):
+                return
         assign(tensor, node)
         if tensor.links is not None:
             spread(tensor)
@@ -426,24 +429,33 @@ def known_part(tensor: Any, key: Any) -> Any:
 def element(tensor: Any, key: Any) -> Any:
     """The element that a key of numbers names, where it is known; else None."""
     array = tensor.known
-    if array is None:
+    deferred = tensor.deferred
+    if array is None and deferred is None:
         data = tensor.node.data
         if data is None or tensor.node.tracked:
             return None
         array = data.array
     try:
-        value = array[key]
+        value = array[key] if array is not None else deferred.element(_place(key, deferred.shape))
     except IndexError:
         return None
     if getattr(value, "shape", None) != ():
         return None
-    if array.dtype.num < len(buffers.TYPES):
-        made = array_class()((), array.dtype)
+    if value.dtype.num < len(buffers.TYPES):
+        made = array_class()((), value.dtype)
         made[...] = value
         return type(tensor).of_array(made)
     buffer = buffers.new((), tensor.dtype, "cpu", ("", 0))
     buffer.array[...] = value
     return type(tensor).of(leaf(buffer))
+
+
+def _place(key: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A key of numbers as a place of an array, counted from its beginning. Raises IndexError for other keys, and outside of the array."""
+    at = key if type(key) is tuple else (key,)
+    if len(at) != len(shape) or not all(type(i) is int and -n <= i < n for i, n in zip(at, shape, strict=True)):
+        raise IndexError
+    return tuple(i % n for i, n in zip(at, shape, strict=True))
 
 
 def _plain(x: Any) -> Any:

@@ -56,7 +56,7 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
 def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | None) -> Tensor:
     if copy is False and (kind not in (None, x.dtype) or device not in (None, x.device)):
         raise ValueError(f"asarray: {x.dtype} on {x.device} as {kind or x.dtype} on {device or x.device} needs a copy")
-    if copy and x.known is None and x.node.data is None and thread.capture is None:
+    if copy and x.known is None and x.deferred is None and x.node.data is None and thread.capture is None:
         x.realise()  # (two tensors on one lazy node would share its memory)
     out = x.astype(kind or x.dtype, copy=bool(copy)) if copy or kind is not None else x
     return out if device is None else out.to_device(device)

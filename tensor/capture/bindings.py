@@ -1,11 +1,12 @@
-"""Names outside of a captured function that stood for tensors which it read. A call reads the tensors that were captured; where
-a name stands for another one since, that is said once."""
+"""Names outside of a captured function that stood for tensors or numbers which it read. A call reads what was captured; where a name
+stands for another tensor or number since, that is said once."""
 
 from __future__ import annotations
 
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dis import get_instructions
 from typing import Any
 
 from ..graph.source_lines import user_line
@@ -15,12 +16,13 @@ from ..tensor import Tensor
 DEPTH, MOST = 5, 2000
 """How far containers, objects and functions are followed, and how many of them."""
 OWN = __name__.split(".tensor.")[0]
+NUMBERS = (int, float, bool, complex)
 
 
 class Bindings:
-    """`items`: (what holds a tensor, its key there, the tensor, the name that a user knows); `cells`: the same of closures."""
+    """`items`: (what holds a tensor or number, its key there, it, the name that a user knows); `cells`: the same of closures."""
 
-    def __init__(self, name: str, items: list[tuple[Any, Any, Tensor, str]], cells: list[tuple[types.CellType, Tensor, str]]) -> None:
+    def __init__(self, name: str, items: list[tuple[Any, Any, Any, str]], cells: list[tuple[types.CellType, Any, str]]) -> None:
         self.name, self.items, self.cells = name, items, cells
 
     def check(self) -> None:
@@ -40,24 +42,25 @@ class Bindings:
         self._warn()
 
     def _warn(self) -> None:
-        changed = [text for held, key, tensor, text in self.items if _at(held, key) is not tensor]
-        changed += [text for cell, tensor, text in self.cells if _inside(cell) is not tensor]
-        self.items = [e for e in self.items if e[3] not in changed]
-        self.cells = [e for e in self.cells if e[2] not in changed]
+        now = [(text, old, _at(held, key)) for held, key, old, text in self.items] + [
+            (text, old, _inside(cell)) for cell, old, text in self.cells
+        ]
+        changed = {text: old for text, old, new in now if not _same(old, new)}
+        # (an equal number may be another object)
+        self.items = [(held, key, _at(held, key), text) for held, key, _, text in self.items if text not in changed]
+        self.cells = [(cell, _inside(cell), text) for cell, _, text in self.cells if text not in changed]
         file, line = user_line()
-        for text in changed:
+        for text, old in changed.items():
+            kind, way = ("tensor", f"change a tensor with {text}.assign(...), or ") if isinstance(old, Tensor) else ("number", "")
             warnings.warn_explicit(
-                f"{text} is another tensor than when {self.name} was captured, which still reads the old one: change a tensor with "
-                f"{text}.assign(...), or pass it as an argument",
+                f"{text} is another {kind} than when {self.name} was captured, which still reads the old one: {way}pass it as an argument",
                 UserWarning, file, line,
             )  # fmt: skip
 
 
 def bindings_of(function: Callable[..., Any], name: str, statics: Sequence[Any], closures: Sequence[BufferCell]) -> Bindings | None:
-    """The names behind the tensors from outside that a capture read, in globals, closures, containers and attributes; None where there
-    are none. `statics`: arguments that are no tensors, such as the object of a method."""
-    if not closures:
-        return None
+    """The names behind the tensors from outside that a capture read, in globals, closures, containers and attributes, and behind numbers in
+    globals and closures; None where there are none. `statics`: arguments that are no tensors, such as the object of a method."""
     search = _NameSearch({id(c) for c in closures})
     search.function(function, 0)
     for s in statics:
@@ -68,8 +71,8 @@ def bindings_of(function: Callable[..., Any], name: str, statics: Sequence[Any],
 class _NameSearch:
     def __init__(self, wanted: set[int]) -> None:
         self.wanted = wanted
-        self.items: list[tuple[Any, Any, Tensor, str]] = []
-        self.cells: list[tuple[types.CellType, Tensor, str]] = []
+        self.items: list[tuple[Any, Any, Any, str]] = []
+        self.cells: list[tuple[types.CellType, Any, str]] = []
         self.seen: dict[int, Any] = {}
 
     def value(self, x: Any, text: str, held: Any, key: Any, depth: int) -> None:
@@ -110,14 +113,19 @@ class _NameSearch:
         if not isinstance(f, types.FunctionType) or (f.__module__ or "").split(".")[0] == OWN:
             return
         names = set(_names(f.__code__))
+        read = {i.argval for i in get_instructions(f.__code__) if i.opname == "LOAD_GLOBAL"} if depth <= 1 else set()
         for n in sorted(names & f.__globals__.keys()):
             found = f.__globals__[n]
+            if type(found) in NUMBERS and n in read:
+                self.items.append((f.__globals__, n, found, n))
             self.value(found, n, f.__globals__, n, depth)
             if isinstance(found, types.ModuleType):
                 for m in sorted(names & vars(found).keys()):
                     if isinstance(vars(found)[m], (Tensor, dict, list)):
                         self.value(vars(found)[m], f"{n}.{m}", vars(found), m, depth + 1)
         for n, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+            if type(_inside(cell)) in NUMBERS and depth <= 1:
+                self.cells.append((cell, _inside(cell), n))
             self.value(_inside(cell), n, cell, None, depth)
 
 
@@ -126,6 +134,11 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
             yield from _names(c)
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether a name stands for what it stood for: a tensor, or an equal number."""
+    return old is new or (type(old) is type(new) and type(old) in NUMBERS and repr(old) == repr(new))
 
 
 def _at(held: Any, key: Any) -> Any:

@@ -13,6 +13,7 @@ from ..leaves import array_class
 from ..ops.complex_numbers import as_reals
 from ..tensor import Tensor
 from ..trees import Structure, flatten, unflatten
+from ..views import overlap
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +32,9 @@ def given_arrays(name: str, out: Any) -> list[Array]:
             raise UsageError(f"{name}(out=...): {what}; give NumPy arrays that may be written{at(user_line())}")
         if a.dtype.kind == "c" and not a.flags.c_contiguous:
             raise UsageError(f"{name}(out=...): a complex array with gaps; give one that is contiguous{at(user_line())}")
+    for i, a in enumerate(arrays):
+        if any(overlap(a, b) for b in arrays[:i]):
+            raise UsageError(f"{name}(out=...): two arrays that share elements, which would keep one result only{at(user_line())}")
     return [as_reals(a) if a.dtype.kind == "c" else a for a in arrays]
 
 

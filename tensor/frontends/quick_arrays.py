@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,15 @@ def squares(x: Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> Any
     return total
 
 
+def filled(shape: tuple[int, ...], value: float, kind: np.dtype[Any]) -> Array:
+    """np.full."""
+    out = room(shape, kind, prod(shape)) if value else None
+    if out is None:
+        return np.full(shape, value, kind) if value else np.zeros(shape, kind)
+    out.fill(value)
+    return out
+
+
 def clipped(x: Array, low: float, high: float) -> Any:
     """x kept between two numbers."""
     return np.clip(x, low, high, out=room(x.shape, x.dtype, x.size) if x.flags.c_contiguous else None)
@@ -169,3 +179,14 @@ def selected(x: Array, mask: Array) -> Array:
         shape = (count, *x.shape[1:])
         return x.take(mask.nonzero()[0], axis=0, out=room(shape, x.dtype, count * (x.size // n)), mode="clip")
     return x[mask]
+
+
+def unique(x: Array) -> Array:
+    """np.unique, with every NaN; of integers that lie close together, those that were seen."""
+    if x.dtype.kind in "iu" and x.size >= FROM:
+        low, high = int(x.min()), int(x.max())
+        if high - low < 4 * x.size:
+            seen = np.zeros(high - low + 1, bool)
+            seen[np.subtract(x, low, dtype=np.int64, casting="unsafe") if high < 1 << 62 else x - x.dtype.type(low)] = True
+            return (np.flatnonzero(seen) + low).astype(x.dtype)
+    return np.unique(x, equal_nan=False)

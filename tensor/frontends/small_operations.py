@@ -7,11 +7,11 @@ what NumPy refuses, and then the graph is built as ever. Captured functions are 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from contextvars import Context
 from functools import cache
+from math import prod
 from operator import index
+from sys import getrefcount
 from types import EllipsisType, NoneType
 from typing import Any
 
@@ -40,7 +40,8 @@ from ..running.current_capture import thread
 from ..running.numpy_evaluation import OPERATORS
 from ..running.numpy_share import SMALL_ARRAY, kernels_only
 from ..running.observers import WATCH, timed
-from ..running.pools import POOLED_FROM
+from ..running.pools import COUNTED, POOLED_FROM, SOLE_REFERENCES, is_room
+from . import deferred as D
 from . import quick_arrays as Q
 
 Array = np.ndarray[Any, Any]
@@ -58,18 +59,6 @@ _ERRORS = (
 _PLAIN = frozenset({int, float, bool, NoneType, slice, EllipsisType})
 """Classes of arguments that are passed on."""
 _OWN = _PLAIN | {str, DType, type}
-
-
-class _Quiet(threading.local):
-    """`run`: calls a function in a context in which NumPy warns of nothing (`np.errstate` takes longer than most small operations)."""
-
-    def __init__(self) -> None:
-        context = Context()
-        context.run(np.seterr, all="ignore")
-        self.run = context.run
-
-
-_quiet = _Quiet()
 
 
 def _array(tensor: Any, most: int) -> Array | None:
@@ -122,13 +111,18 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
     tensor, pairs = TensorHandle.made_as, TensorHandle.complex_as
     given: list[Any] = []
     lazy: list[Any] = []
-    known = plain = paired = False
+    known = plain = paired = deferred = False
     constant = True
     try:
         for a in args:
             kind = type(a)
             if kind is tensor:
                 array = a.known
+                if array is None and a.deferred is not None:
+                    given.append(a.deferred)
+                    a.deferred.last = COUNTED and getrefcount(a) <= SOLE_REFERENCES
+                    known, constant, deferred = True, False, True
+                    continue
                 if array is None:
                     array = _array(a, MOST_VIEWED if rule is _getitem else SMALL_ARRAY)
                     if array is None:
@@ -163,7 +157,16 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
                 given[i] = a.numpy()
         elif kwargs and not all(type(v) in _OWN or _of_numbers(v) for v in kwargs.values()):
             constant = False
-        found = _quiet.run(rule, *given, **options) if options else _quiet.run(rule, *given)
+        found, watched = None, WATCH.observer is not None
+        if not (constant or paired) and rule in WEIGHTS and buffers.ACCOUNT.cap is None:
+            found = D.answer(function, rule, WEIGHTS[rule], given, options)
+            if type(found) is D.Deferred:
+                return tensor.of_deferred(found)
+            watched = watched and found is None
+        if found is None:
+            if deferred:
+                given = [a.value() if type(a) is D.Deferred else a for a in given]
+            found = D.quiet.run(rule, *given, **options) if options else D.quiet.run(rule, *given)
         if found is None or (type(found) is np.ndarray and found.size > SMALL_ARRAY):
             return None
         if constant:
@@ -171,13 +174,13 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
                 return None
             if isinstance(found, tuple) or np.iscomplexobj(found):
                 return tensors(found)
-            fresh = found.base is None and not any(found is x for x in given)
+            fresh = (found.base is None or is_room(found)) and not any(found is x for x in given)
             made = tensor.of_array(found if fresh else np.array(found))  # (what is written to another's memory is none of its)
             parts = [a.constant if type(a) is tensor else x for a, x in zip(args, given, strict=True)]  # (`given` has lists of its own)
             if all(type(a) is not tensor or p is not None for a, p in zip(args, parts, strict=True)):  # (another thread may write to one)
                 made.constant = Constant.of(function, parts, options)
             return made
-        if WATCH.observer is not None:
+        if watched:
             with timed("numpy", "small operation", "cpu"):
                 return tensors(found)
         return tensors(found)
@@ -212,7 +215,7 @@ def quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], A
         if WATCH.observer is not None or kernels_only():
             return None
         try:
-            found = _quiet.run(ufunc, y, x) if swapped else _quiet.run(ufunc, x, y)
+            found = D.quiet.run(ufunc, y, x) if swapped else D.quiet.run(ufunc, x, y)
         except (RuntimeError, ValueError, OverflowError):
             return None
         return tensor.of_array(found if type(found) is np.ndarray else np.asarray(found))
@@ -439,19 +442,16 @@ def _stack(arrays: Any, axis: int = 0) -> Any:
 
 def _broadcast(x: Any, *shape: Any) -> Any:
     to = _shape(shape[0] if len(shape) == 1 else shape)
-    return None if to is None else np.broadcast_to(x, to)
+    return None if to is None else _expanded(x, to)
+
+
+def _expanded(x: Array, shape: tuple[int, ...]) -> Array:
+    return x.view() if x.shape == shape else np.broadcast_to(x, shape)
 
 
 def _together(*arrays: Any) -> Any:
     both = np.broadcast(*arrays)
-    return [np.broadcast_to(a, both.shape) for a in arrays] if both.size <= SMALL_ARRAY else None
-
-
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for n in shape:
-        count *= n
-    return count
+    return [_expanded(a, both.shape) for a in arrays] if both.size <= SMALL_ARRAY else None
 
 
 # indexing, products, creation -------------------------------------------------------------------------------------
@@ -471,8 +471,8 @@ def _getitem(x: Any, key: Any) -> Any:
     return x[key]
 
 
-def _take(x: Any, indices: Any, axis: Any = None) -> Any:
-    return x.take(indices, axis=axis) if isinstance(indices, np.ndarray) and indices.dtype.kind == "i" else None
+def _take(x: Any, indices: Any, axis: Any = None, mode: Any = "raise") -> Any:
+    return x.take(indices, axis=axis, mode=mode) if isinstance(indices, np.ndarray) and indices.dtype.kind == "i" else None
 
 
 def _matmul(a: Any, b: Any) -> Any:
@@ -483,12 +483,12 @@ def _matmul(a: Any, b: Any) -> Any:
 
 def _product_size(a: Array, b: Array) -> int:
     lead = a.shape[:-2] if a.shape[:-2] == b.shape[:-2] else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return _elements(lead) * (a.shape[-2] if a.ndim > 1 else 1) * (b.shape[-1] if b.ndim > 1 else 1)
+    return prod(lead) * (a.shape[-2] if a.ndim > 1 else 1) * (b.shape[-1] if b.ndim > 1 else 1)
 
 
 def _shape(shape: Any) -> tuple[int, ...] | None:
     to = (shape,) if type(shape) is int else tuple(map(index, shape))
-    return to if all(type(n) is int and n >= 0 for n in to) and _elements(to) <= SMALL_ARRAY else None
+    return to if all(type(n) is int and n >= 0 for n in to) and prod(to) <= SMALL_ARRAY else None
 
 
 def _norm(x: Any, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
@@ -554,7 +554,7 @@ def _of_matrix(function: Rule) -> Rule:
 
 
 def _tile(x: Any, times: Any) -> Any:
-    return np.tile(x, times) if x.size * abs(_elements(times)) <= SMALL_ARRAY else None
+    return np.tile(x, times) if x.size * abs(prod(times)) <= SMALL_ARRAY else None
 
 
 def _outer(a: Any, b: Any) -> Any:
@@ -592,7 +592,7 @@ def _transforms(name: str) -> Rule:
     function = getattr(np.fft, name)
 
     def rule(x: Any, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
-        if x.dtype.char not in ("fd" if name == "rfftn" else "fdFD") or (s is not None and (axes is None or _elements(s) > SMALL_ARRAY)):
+        if x.dtype.char not in ("fd" if name == "rfftn" else "fdFD") or (s is not None and (axes is None or prod(s) > SMALL_ARRAY)):
             return None
         return function(x, s, axes, norm)
 
@@ -611,7 +611,7 @@ def _full(shape: Any, value: Any, dtype: Any = None) -> Any:
     if isinstance(value, np.ndarray):
         return np.full(to, value, kind.np) if value.shape == () and value.dtype == kind.np else None
     fits = type(value) is int or (type(value) is float and kind.kind in "fc") or (type(value) is bool and kind.kind == "b")
-    return (np.full(to, value, kind.np) if value else np.zeros(to, kind.np)) if fits and str(value) != "-0.0" else None
+    return Q.filled(to, value, kind.np) if fits and str(value) != "-0.0" else None
 
 
 def _filled(value: int) -> Rule:
@@ -668,9 +668,10 @@ RULES: dict[Callable[..., Any], Rule] = {
     **{getattr(F, name): _transforms(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")}, M.flatten: lambda x, start=0, stop=-1: x.reshape(-1) if (start, stop) == (0, -1) else None,
     M.diagonal: lambda x, offset=0: np.diagonal(x, offset, -2, -1),
     C.broadcast_arrays: _together, E.astype: _astype, C.full: _full, C.zeros: _filled(0), C.ones: _filled(1), C.empty: _filled(0),
-    C.eye: _eye, C.arange: _arange, S.unique_values: lambda x: np.unique(x, equal_nan=False),
+    C.eye: _eye, C.arange: _arange, S.unique_values: Q.unique,
 }  # fmt: skip
 """By function of nodes, the function of arrays that is the same where it answers."""
+WEIGHTS = {RULES[f]: weight for f, weight in D.WEIGHTS.items()}
 
 
 def _whole(function: Rule) -> Rule:

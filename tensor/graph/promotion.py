@@ -58,6 +58,14 @@ def dtype_of(name: Any) -> DType:
     """The type of that name, or of a type of NumPy's or Python's: float is float64 and int is int64, as in NumPy. Raises DTypeError."""
     if name is float or name is int:
         return float64 if name is float else int64
+    try:
+        return _looked_up(name)
+    except TypeError:  # (what cannot be hashed is no type)
+        return _dtype(name)
+
+
+@cache
+def _looked_up(name: Any) -> DType:
     return complex_named(name) or _dtype(name)
 
 

@@ -171,7 +171,7 @@ def size(n: Any) -> int:
 
 def int_size(name: str, n: int) -> int:
     """A size that is at least 0 whatever its symbols are. Raises UsageError."""
-    if isinstance(n, SymbolicSize) and ix.bounds(n.node)[0] < 0:
+    if isinstance(n, SymbolicSize) and not below(-1, n):
         raise UsageError(f"{name}: {n!r} elements may be less than 0 within the ranges of its symbols: make these narrower")
     return n
 
@@ -192,8 +192,17 @@ def most(n: int) -> int:
 
 
 def below(a: int, b: int) -> bool:
-    """Whether a < b for every value of the symbols."""
-    return ix.bounds(ix.add(number(a), number(b), -1))[1] < 0
+    """Whether a < b for every value of the symbols, as far as intervals tell, and that n // k is between (n - k + 1) / k and n / k."""
+    away = ix.add(number(a), number(b), -1)
+    while ix.bounds(away)[1] >= 0:
+        terms, _ = ix.parts(away)
+        part = next((t for t in terms if t.op == "div"), None)
+        if part is None:
+            return False
+        k, scale = part.arg, terms[part]
+        whole = part.src[0] if scale > 0 else ix.add(part.src[0], const(1 - k))
+        away = ix.add(ix.mul(ix.add(away, part, -scale), const(k)), whole, scale)
+    return True
 
 
 def product(sizes: Iterable[int]) -> int:

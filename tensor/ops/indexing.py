@@ -28,7 +28,7 @@ from ..graph.value_ranges import interval
 from ..leaves import from_data, from_numpy, values
 from ..running.current_capture import check_captured, current
 from .creation import all_of, along, bound_tests
-from .elementwise import broadcast_shape, choose
+from .elementwise import broadcast_shape, choose, clip, remainder
 from .movement import dims
 from .reduction import cumulative_sum
 
@@ -246,13 +246,19 @@ def _wrapped(index: TensorNode, n: int) -> TensorNode:
     return choose(index < 0, index + n, index)
 
 
-def take(x: TensorNode, indices: TensorNode, /, *, axis: int | None = None) -> TensorNode:
-    """Elements at places along a dimension (None: of the flat array), counted from its end where they are below 0. Raises
-    OutOfRangeError for places outside."""
+def take(x: TensorNode, indices: TensorNode, /, *, axis: int | None = None, mode: str = "raise") -> TensorNode:
+    """Elements at places along a dimension (None: of the flat array), counted from its end where they are below 0. `mode`, of places
+    outside: 'raise' is an OutOfRangeError, 'wrap' counts on from the other end, 'clip' takes the first or the last element (the first
+    for all below 0)."""
     if axis is None:
         x, axis = reshape(x, (x.count,)), 0
     _integer("take", indices)
     (d,) = dims(x, axis, "take")
+    if mode not in ("raise", "wrap", "clip"):
+        raise UsageError(f"take: mode {mode!r} is none of raise, wrap and clip")
+    if mode != "raise":
+        indices = cast(indices, int64)
+        indices = remainder(indices, x.shape[d]) if mode == "wrap" else clip(indices, 0, x.shape[d] - 1)
     return indexed(x, parsed(x.shape, (*(slice(None) for _ in range(d)), indices), "take"))
 
 

@@ -98,12 +98,16 @@ def is_numpys(outs: Sequence[TensorNode], device: str, key: Callable[[], Hashabl
         return True
     if work > ENOUGH_WORK or (work > MOST_WORK and ACCOUNT.cap is not None):
         return False
-    structure = device, key()
+    return not worth_a_kernel((device, key()), ENOUGH_WORK if work > MOST_WORK else work, prepare)
+
+
+def worth_a_kernel(structure: Hashable, work: int, prepare: Callable[[], None]) -> bool:
+    """Whether what has a structure was computed so often that its kernels are worth their compilation; `work` is that of this time."""
     with _lock:
         before = _done.pop(structure, 0)
-        after = _done[structure] = before if before >= ENOUGH_WORK else before + (ENOUGH_WORK if work > MOST_WORK else work)
+        after = _done[structure] = before if before >= ENOUGH_WORK else before + work
         if len(_done) > _MOST_KEYS:
             _done.popitem(last=False)
     if before < ENOUGH_WORK // 2 <= after:
         prepare()
-    return before < ENOUGH_WORK
+    return before >= ENOUGH_WORK

@@ -106,3 +106,24 @@ def test_what_is_no_rebinding_is_not_said() -> None:
         assert f(X).tolist() == [3, 3, 3]
         unused = fresh()  # which the function does not read
         f(X)
+
+
+scale = 2.0
+
+
+def test_a_number_that_changed_is_said_once() -> None:
+    global scale
+    shift = 1
+    f = tw.jit(lambda x: x * scale + shift)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert f(X).tolist() == [3, 3, 3]
+        scale = float("2")  # equal, and another object
+        f(X)
+    scale, shift = 3.0, 2
+    with pytest.warns(UserWarning, match="is another number.*old one: pass it as an argument") as said:
+        assert f(X).tolist() == [3, 3, 3]
+    assert sorted(str(w.message).split()[0] for w in said) == ["scale", "shift"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(X)

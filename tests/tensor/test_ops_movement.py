@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilewright as tw
 from tilewright import Tensor, xp
 from tilewright.ir.errors import UsageError
 from tilewright.tensor.fusion.call_list import call_list
@@ -84,6 +85,10 @@ def test_reading_by_keys_as_numpys(agree: Agree) -> None:
     for key in KEYS:
         agree(f"{key}", t[key_of(key)], X[key])
     agree("take", xp.take(t, Tensor(np.array([2, 0])), axis=1), np.take(X, [2, 0], 1))
+    for mode in ("wrap", "clip"):
+        for places in (np.array([[-7, 9], [1, -1]]), np.array([200], np.uint8)):
+            agree(mode, xp.take(t, Tensor(places), axis=1, mode=mode), np.take(X, places, 1, mode=mode))
+            agree(mode, tw.jit(lambda x, i: x.take(i, mode=mode))(t, Tensor(places)), np.take(X, places, mode=mode))  # noqa: B023
     places = np.argsort(-X, axis=1)[:, :2]
     agree("take along", xp.take_along_axis(t, Tensor(places), axis=1), np.take_along_axis(X, places, 1))
 

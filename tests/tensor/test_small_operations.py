@@ -370,3 +370,26 @@ def test_small_graphs_on_opencl_are_numpys_until_they_came_often(monkeypatch: py
     assert asked == ["prepare", POCL]
     with pytest.raises(TypeError):
         Tensor(np.zeros(numpy_share.SMALL_GRAPH + 1, np.float32), device=POCL).exp().numpy()
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64, np.uint64])
+def test_unique_integers_are_numpys(kind: Any) -> None:
+    least, most = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+    for low, high in ((least, least + 3), (most - 3, most), (0, 100), (least, most)):
+        x = np.random.default_rng(1).integers(low, high, (50, 100), kind, endpoint=True)
+        found = xp.unique_values(Tensor(x)).numpy()
+        assert found.dtype == kind and np.array_equal(found, np.unique(x))
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_parts_of_complex_tensors_are_written_in_place(kind: Any) -> None:
+    wanted = (np.arange(20) + 1j).astype(kind)
+    x = Tensor(wanted.copy())
+    for a in (x, wanted):
+        part, table = a[::3], a.reshape(4, 5)
+        part *= 2
+        part[1] = 5
+        table += 1j
+        a[1:10] *= 2
+        a[0] *= 0.5
+    assert np.array_equal(x.numpy(), wanted) and np.array_equal(x.reshape(4, 5).numpy(), wanted.reshape(4, 5))

@@ -33,6 +33,7 @@ MOVED: dict[str, Callable[[Tensor], Tensor]] = {
     "tile": lambda x: xp.tile(x, (2, 3)), "tile rows": lambda x: xp.tile(x, (3, 1)), "tile in front": lambda x: xp.tile(x, (2, 1, 1)),
     "tile columns": lambda x: xp.tile(x, (1, 2)), "tile by a size": lambda x: xp.tile(xp.ones((2, 3)), (x.shape[0], 2)),
     "tile nothing": lambda x: xp.tile(x, (0, 1)), "tile a vector": lambda x: xp.tile(x.sum(1), (4,)), "repeat": lambda x: xp.repeat(x, 3, axis=0),
+    "the first half": lambda x: x[: x.shape[0] // 2], "all but a third": lambda x: x[x.shape[0] // 3 :] * 2,
     "repeat by a size": lambda x: xp.repeat(xp.arange(6).reshape(2, 3), x.shape[0], axis=0),
 }  # fmt: skip
 
