@@ -392,7 +392,7 @@ def _bound(step: GraphStep, place: Mapping[fx.Node, int], sizes: Mapping[Node, i
     """A step that finds the value of each node at its place in a list, and puts it there. `sizes`: values of symbols."""
     dead = [place[n] for n in step.dead]
     if step.function is None:
-        return lambda values: _by_pytorch(step.nodes, dead, place, values)
+        return _by_pytorch(step.nodes, dead, place)
     if sizes:
         at_sizes = sized(sizes)
         step = replace(
@@ -484,9 +484,32 @@ def _in_layout(array: torch.Tensor, layout: ArrayLayout) -> torch.Tensor:
     return torch.empty_strided(array.shape, layout.strides, dtype=array.dtype).copy_(array).expand(layout.shape)
 
 
-def _by_pytorch(nodes: Sequence[fx.Node], dead: Sequence[int], place: Mapping[fx.Node, int], values: list[Any]) -> None:
-    for node in nodes:
-        args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: values[place[n]])
-        values[place[node]] = node.target(*args, **kwargs)
-    for i in dead:
-        values[i] = None
+def _by_pytorch(nodes: Sequence[fx.Node], dead: Sequence[int], place: Mapping[fx.Node, int]) -> Callable[[list[Any]], None]:
+    """A step that calls PyTorch's operators one by one."""
+    calls = [_called(node, place) for node in nodes]
+
+    def run(values: list[Any]) -> None:
+        for call in calls:
+            call(values)
+        for i in dead:
+            values[i] = None
+
+    return run
+
+
+def _called(node: fx.Node, place: Mapping[fx.Node, int]) -> Callable[[list[Any]], None]:
+    """A node's call, which puts its result at its place. Nodes in lists and keywords are looked for at each call only where there are some."""
+    at, target, kwargs = place[node], node.target, dict(node.kwargs)
+    assert callable(target)
+    spots = [(place[a], None) if isinstance(a, fx.Node) else (None, a) for a in node.args]
+    inner: list[fx.Node] = []
+    fx.node.map_arg(([a for _, a in spots], kwargs), inner.append)
+
+    def nested(values: list[Any]) -> None:
+        args, named = fx.node.map_arg((node.args, kwargs), lambda n: values[place[n]])
+        values[at] = target(*args, **named)
+
+    def flat(values: list[Any]) -> None:
+        values[at] = target(*[a if i is None else values[i] for i, a in spots], **kwargs)
+
+    return nested if inner else flat

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.dtypes import uint8
 from ...ir.index import function
+from ..graph.index_checks import CHECK
 from ..graph.nodes import HostCall
 from ..graph.symbolic_sizes import sized_shapes, symbolic
 from ..running import buffers
@@ -247,6 +248,7 @@ class CallSequence:
         self._base = 0
         self._free = _arenas.setdefault(device, [])
         self._direct: Callable[..., None] | None = None
+        self._late: list[_LateCheck] = []
         self._lock = threading.Lock()
 
     def run(self, given: Sequence[TensorBuffer], values: tuple[int, ...] = ()) -> list[TensorBuffer]:
@@ -263,7 +265,7 @@ class CallSequence:
 
     @property
     def direct(self) -> bool:
-        """Whether a run is one call of a replay, which needs nothing but addresses."""
+        """Whether a run is one call of a replay, which needs nothing but addresses, and checks of indices after it."""
         return self._direct is not None and WATCH.observer is None
 
     def fresh_specs(self, values: tuple[int, ...]) -> list[BufferSpec]:
@@ -281,6 +283,8 @@ class CallSequence:
             memory = self._take(given)
             try:
                 self._direct(*given, *([b._at or b.address for b in fresh] if into is None else into), *values)
+                for check in self._late:
+                    check.look()
             finally:
                 self._free.append(memory)
         return fresh
@@ -347,12 +351,19 @@ class CallSequence:
         self._moves = moves
         if not self._ready or any(s.repacks() for s in self._segments):
             self._segments = self._linked(where)
-            first = self._segments[0] if len(self._segments) == 1 else None
-            if isinstance(first, _NativeSegment) and first.picks == list(range(self._given + len(self.plan.fresh))):
+            first, late = (self._segments[0], self._segments[1:]) if self._segments else (None, [])
+            self._late = [s for s in late if isinstance(s, _LateCheck)]
+            if (
+                isinstance(first, _NativeSegment)
+                and first.picks == list(range(self._given + len(self.plan.fresh)))
+                and len(self._late) == len(late)
+            ):
                 self._direct = first.replay.run
             self._ready = True
         for segment in self._segments:
             segment.patch(where)
+        for check in self._late if self._direct is not None else ():
+            check.read(self)
 
     def _at(self, spot: Spot) -> int:
         """The address of what stays; 0 for what comes with a call."""
@@ -377,7 +388,9 @@ class CallSequence:
                 out.append(_NativeSegment(self, run, where))
                 run = []
             if c is not None:
-                out.append(_NumpySegment(c) if c.loop is None else _LoopSegment(c))
+                small = all(self.plan.spots[p].kind == "arena" for p in c.inputs)
+                of_check = c.host is not None and c.host.name == CHECK and small
+                out.append(_LoopSegment(c) if c.loop is not None else _LateCheck(c) if of_check else _NumpySegment(c))
         return out
 
     # memory -------------------------------------------------------------------------------------------------------
@@ -551,6 +564,21 @@ class _NumpySegment:
     def repacks(self) -> bool:
         """It packs nothing."""
         return False
+
+
+class _LateCheck(_NumpySegment):
+    """A check of indices, whose numbers kernels leave in the arena."""
+
+    def read(self, program: CallSequence) -> None:
+        """Find the numbers in the arena as it is now."""
+        assert program._arena is not None and program._arena.buffer is not None
+        room, found = program._arena.buffer.array, [(program.specs[p], program.plan.spots[p].at) for p in self.call.inputs]
+        self.numbers = [room[at : at + spec.nbytes].view(spec.dtype.np) for spec, at in found]
+
+    def look(self) -> None:
+        """Raise OutOfRangeError where an index was outside."""
+        assert self.call.host is not None
+        self.call.host.function(*[n[0] for n in self.numbers])
 
 
 class _LoopSegment(_NumpySegment):

@@ -22,8 +22,8 @@ from ...opts.analysis.structure import contractions
 from ...plan import usage
 from ...search.background import BackgroundTuner
 from ...search.parallel_builds import BuildHelpers, BuildPlace
-from ..fusion.call_list import NUMERICS, Call, CallList, KernelCall, call_list
-from ..graph.index_checks import check_of
+from ..fusion.call_list import NUMERICS, Call, CallList, KernelCall, NumpyCall, call_list
+from ..graph.index_checks import CHECK, check_of
 from ..graph.nodes import TensorNode, interned_in, walk
 from ..running.observers import WATCH, timed
 from ..running.pools import rooms_of
@@ -175,6 +175,8 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
         helpers.expect(len({n.shape for n in walk(outs) if n.src}) // 2)  # kernels that differ make arrays that do, as a rule
         with timed("graph", name):
             made = copy_context().run(_listed, outs, options.numerics) if outs else CallList([], 0, [], ())
+        if not graph.states and not graph.effects and not donated:
+            made = replace(made, calls=checked_last(made.calls))
         by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
         handles = rooms_of(graph.device) is not None
         loops = placed_loops(made.calls, graph.device, handles)
@@ -205,6 +207,14 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
 def _listed(outs: Sequence[TensorNode], numerics: Numerics) -> CallList:
     NUMERICS.set(numerics)
     return call_list(outs)
+
+
+def checked_last(calls: Sequence[Call]) -> list[Call]:
+    """The calls with the check of indices behind all kernels, which then are one native call: they read nothing outside of an array, and write
+    to nothing that was there before. As they are where other calls are not kernels: one might not end, or fail, for a wrong index."""
+    checks = [c for c in calls if isinstance(c, NumpyCall) and c.name == CHECK]
+    kernels = [c for c in calls if isinstance(c, KernelCall)]
+    return [*kernels, *checks] if len(kernels) + len(checks) == len(calls) else list(calls)
 
 
 # frozen weights -------------------------------------------------------------------------------------------------------

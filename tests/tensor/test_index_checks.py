@@ -179,6 +179,21 @@ def test_a_failing_call_updates_nothing() -> None:
     assert count(places(3, -4)).item() == 12.0
 
 
+def test_a_function_without_updates_is_one_native_call_and_looks_at_its_indices_afterwards() -> None:
+    @tw.jit
+    def rows(w: Tensor, i: Tensor) -> Tensor:
+        return w.take(i, axis=0) * 2
+
+    w = Tensor(W)
+    assert np.array_equal(rows(w, Tensor(places(1, 3))).numpy(), 2 * W[[1, 3]])
+    sequence = rows.programs[0].sequence
+    assert sequence.direct and [c.host is not None for c in sequence.calls] == [False] * (len(sequence.calls) - 1) + [True]
+    for _ in range(2):
+        with pytest.raises(OutOfRangeError, match="index 4 is out of range"):
+            rows(w, Tensor(places(1, 4)))
+        assert np.array_equal(rows(w, Tensor(places(3, 0))).numpy(), 2 * W[[3, 0]])
+
+
 def test_a_tensor_from_outside_is_checked_at_every_call() -> None:
     at = Tensor(places(0, 1))
     rows = tw.jit(lambda w: w[at])

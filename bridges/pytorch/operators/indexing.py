@@ -6,6 +6,7 @@ from typing import Any
 
 from .... import xp
 from ....tensor import Tensor, nn
+from ....tensor.ops.indexing import within
 from .movement import key, steps
 from .table import as_result, operator, refuse, wanted
 
@@ -17,9 +18,9 @@ def _places(x: Tensor, indices: Any) -> tuple[Any, ...]:
     return tuple(slice(None) if i is None else i for i in indices)
 
 
-def strict(index: Tensor, size: int) -> Any:
-    """Places along an axis that may not be counted from its end: a negative one is outside, which is an error."""
-    return xp.where(index < 0, xp.full((), size, dtype=index.dtype), index)
+def strict(index: Tensor, x: Tensor, dim: int) -> Any:
+    """Places along an axis of `x` that may not be counted from its end: a negative one is outside, which is an error."""
+    return Tensor.of(within("place", "an operator of PyTorch's", index.node, dim % x.ndim, x.shape[dim]))
 
 
 @operator("index.Tensor", "_unsafe_index.Tensor")
@@ -33,19 +34,19 @@ def gather(out: Any, /, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool
     """Elements at places along one axis, of as much of the others as the index has."""
     if not x.ndim or any(a != b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if i != dim % x.ndim):
         refuse("gather from a part")
-    return x.take_along_axis(strict(index, x.shape[dim]), axis=dim)
+    return x.take_along_axis(strict(index, x, dim), axis=dim)
 
 
 @operator("index_select")
 def index_select(out: Any, /, x: Tensor, dim: int, index: Tensor) -> Any:
     """Rows at places."""
-    return x.take(strict(index, x.shape[dim]), axis=dim) if x.ndim and index.ndim else refuse("index_select without dimensions")
+    return x.take(strict(index, x, dim), axis=dim) if x.ndim and index.ndim else refuse("index_select without dimensions")
 
 
 @operator("embedding")
 def embedding(out: Any, /, weight: Tensor, indices: Tensor, padding_idx: int = -1, scale: bool = False, sparse: bool = False) -> Any:
     """Rows of a table."""
-    return nn.embedding(weight, strict(indices, weight.shape[0]))
+    return nn.embedding(weight, strict(indices, weight, 0))
 
 
 def _changed(x: Tensor, at: Any, values: Any) -> Tensor:
@@ -70,7 +71,7 @@ def scatter_add(out: Any, /, x: Tensor, dim: int, index: Tensor, src: Tensor) ->
         or any(a != b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if i != dim % x.ndim)
     ):
         refuse("scatter_add of a part")
-    return x.scatter_add(strict(index, x.shape[dim]), src, axis=dim)
+    return x.scatter_add(strict(index, x, dim), src, axis=dim)
 
 
 @operator("scatter.value", "scatter.src")
