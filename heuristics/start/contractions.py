@@ -154,6 +154,8 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
     if waste(width, lanes) + 0.05 < waste(width, 2 * lanes):  # narrow, or one vector wider than an even number of them
         tiles += [(mr, 1) for mr in ((24, 16, 12) if target.registers >= 32 else (12, 8))]
         tiles += [(mr, 1) for mr in range(26, 13, -1) if tall % mr == 0 and target.registers >= 32][:1]
+    if target.registers >= 32 and 4 * lanes < width <= 7 * lanes and not is_noted(c.nest, target):  # whole rows of the wide operand
+        tiles += [(28 // nv, nv) for nv in (-(-width // lanes),) if (28 // nv, nv) not in tiles]
     tiles.sort(key=lambda t: waste(tall, t[0]) + waste(width, t[1] * lanes))
     out: dict[Blocks, None] = {}
     # a step that does not divide the axis is masked in every one of them, where the last one is not apart
@@ -162,11 +164,11 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
     counts = (4, 2, 3, 5) if target.registers < 32 and c.plain else (2, 3, 5)
     apart = counts[0] if isinstance(steps, int) and not target.groups else 1
 
-    def unrolled(
-        kc: int, dot: int
-    ) -> int:  # a block is whole steps: one that divides the reduction alone leaves no block of a cache's size
-        block = kc if isinstance(steps, int) and 0 < kc < steps else steps
-        return next((u for u in counts if isinstance(block, int) and -(-block // dot) % u == 0), apart) if depth >= 64 else 1
+    def unrolled(kc: int, dot: int) -> int:
+        # whole steps in every block, the last one too: its mask would be in all of them
+        pieces = (kc, steps % kc or kc) if isinstance(steps, int) and 0 < kc < steps else (steps,)
+        whole = (u for u in counts if all(isinstance(n, int) and -(-n // dot) % u == 0 for n in pieces))
+        return next(whole, apart if len(pieces) == 1 else 1) if depth >= 64 else 1
 
     # signed bytes get their offset where they are packed; groups that are not consecutive are put together there
     ways = [(0, 0, c.nest.expr.dtype.size, 1)]
@@ -188,7 +190,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                         continue  # (each work item would copy all of the wide operand)
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
     streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
-    return list(out) + [g for g in streams if not (g.pack and c.wide_value)] + _unpacked(c, tiles[:2], lanes, unrolled(0, 1), fit)
+    return list(out) + [g for g in streams if not (g.pack and c.wide_value)] + _unpacked(c, tiles[:2], target, unrolled, fit)
 
 
 def row_axes(c: Contraction) -> list[Node | None]:
@@ -204,17 +206,26 @@ PITCH, SPREAD = 4096, 256
 """Bytes after which lines meet the same set of the first cache, and the largest power of two in the pitch of rows that lie in many sets."""
 
 
-def _unpacked(c: Contraction, tiles: list[tuple[int, int]], lanes: int, unroll: int, fit: Fit | None) -> list[Blocks]:
-    """Guesses that read the wide operand where it lies, its rows apart in the sets of a cache."""
-    if not c.plain or c.wide_value or c.tall_value or fit is not None or extent(c.lane) < 2 * lanes:
+def _unpacked(
+    c: Contraction, tiles: list[tuple[int, int]], target: Target, unrolled: Callable[[int, int], int], fit: Fit | None
+) -> list[Blocks]:
+    """Guesses that read the wide operand where it lies, its rows apart in the sets of a cache; in blocks where a tile is as wide as it is."""
+    lanes, width = target.lanes(c.nest.expr.dtype), extent(c.lane)
+    if not c.plain or c.wide_value or c.tall_value or fit is not None or width < 2 * lanes:
         return []
     strides = next(strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.wide)
     pitch = strides.get(max(c.reduce, key=extent), 0)
     if strides.get(c.lane) != 1 or not isinstance(pitch, int) or math.gcd(pitch * c.wide.dtype.size, PITCH) > SPREAD:
         return []
-    return [Blocks(mr, nv, extent(c.lane), pack=0, unroll=unroll) for mr, nv in tiles]
+    depth, tall = depth_of(c), max((extent(a) for a in c.rows), default=1)
+    cuts = [(mr, nv, kc) for mr, nv in tiles for kc in ((0, LONG) if nv * lanes >= width and depth > 1.5 * LONG else (0,))]
+    # rows that are read again by many tiles of rows are worth a panel, unless the first cache keeps them
+    cuts = [(mr, nv, kc) for mr, nv, kc in cuts if tall <= REREAD * mr or (kc or depth) * nv * lanes * c.wide.dtype.size <= target.l1]
+    return [Blocks(mr, nv, width, kc, pack=0, unroll=unrolled(kc, 1)) for mr, nv, kc in cuts]
 
 
+REREAD = 32
+"""Tiles of rows that read the wide operand where it lies as fast as from a panel, with the copy."""
 SHALLOW = 32
 """Steps of a sum up to which its results are written about as fast as they are computed."""
 FEW_ROWS = 32

@@ -171,3 +171,14 @@ def test_what_cannot_act_is_dropped() -> None:
     trials = Trials(made("matmul", "default"), targets.named("avx2"))
     wish = (opt("UPCAST", "n", 16), opt("TILE", "nowhere", 4), opt("PARALLEL", "m"), opt("UNROLL", "m", 2))
     assert trials.legal_at_once(wish) == (wish[0], wish[2]) == trials.legal(wish)
+
+
+def test_blocks_of_an_odd_sum_are_whole_steps_and_long_sums_of_few_columns_are_read_where_they_lie() -> None:
+    """A step beside the last block's end is masked in all blocks, which took twice as long."""
+    kb = KernelBuilder("product")
+    i, j, k = kb.axis("i", 57), kb.axis("j", 61), kb.axis("k", 10007)
+    a, b = kb.input("a", (57, 10007), float32), kb.input("b", (10007, 61), float32)
+    kb.store("c", float32, (57, 61), (i, j), kb.sum("total", (i, j), k, a[i, k] * b[k, j])[i, j])
+    first = quick_starts(kb.build(), targets.named("znver5"))[0]
+    assert {(o.op, o.on) for o in first} >= {("TILE", "k"), ("MOVE", "k")} and not {"STAGE", "UNROLL"} & {o.op for o in first}
+    assert {o.on: o.amount for o in first if o.op == "UPCAST"} == {"i": 6, "j": 64}
