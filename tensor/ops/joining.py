@@ -118,7 +118,8 @@ def diff(x: TensorNode, /, n: int = 1, axis: int = -1, prepend: TensorNode | Non
         size = x.shape[d]
         if size == 0:
             return x
-        left, right = part(x, d, 0, size - 1), part(x, d, 1, size - 1)
+        less = int_size("diff", size - 1)
+        left, right = part(x, d, 0, less), part(x, d, 1, less)
         x = right.ne(left) if x.dtype is bool_ else right - left
     return x
 

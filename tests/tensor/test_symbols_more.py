@@ -71,6 +71,14 @@ def test_extremes_of_nothing_are_errors_with_a_line() -> None:
     assert f(Tensor(np.ones((2, 2), np.float32)))[1].tolist() == [0, 0]
 
 
+def test_differences_of_what_may_be_empty_are_an_error_that_says_so() -> None:
+    f = tw.jit(lambda x: xp.diff(x, axis=0), symbols={"x": {0: N}})
+    with pytest.raises(
+        tw.UsageError, match=r"diff: .* elements may be less than 0 within the ranges of its symbols.*test_symbols_more\.py"
+    ):
+        f(Tensor(np.ones((3, 2), np.float32)))
+
+
 def test_gradients_pass_through_symbolic_rolls_and_tiles() -> None:
     def loss(x: Tensor) -> Tensor:
         return (xp.roll(x, 1, axis=0) * xp.tile(x, (2, 1))[: x.shape[0]] * 3.0).sum()
