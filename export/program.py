@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ from ..tensor.capture.jit_options import JitOptions, own_numerics
 from ..tensor.graph.index_checks import CHECK, limits_of
 from ..tensor.graph.symbolic_sizes import extent, number
 from ..tensor.loops import written_out
-from ..tensor.trees import flatten
+from ..tensor.trees import CONTAINERS, flatten
 from .kernel_text import KernelTexts
 
 if TYPE_CHECKING:
@@ -276,9 +277,9 @@ def of_function(
     options = {"numerics": own_numerics(function), **options}
     settings = JitOptions(**{**options, "tune": "list" if mode == "use" else mode, "device": "cpu", "frozen": True}).of(bare)
     check_symbols(settings.symbols, settings.parameters, bare)
-    args = tuple(_own(a) for a in args)  # what is updated is not the caller's
-    leaves, structure = flatten((args, {}))
-    labels = list(names[0]) if names else _names(bare, args)
+    given_leaves, structure = flatten(_bound(bare, args))
+    leaves = [_own(x) for x in given_leaves]  # what is updated is not the caller's
+    labels = list(names[0]) if names else _labels(bare, structure)
     given = SymbolReader(title, settings).read(read(leaves, structure, "cpu"))
     with written_out():
         graph = capture(bare, title, given, (), "cpu")
@@ -290,14 +291,17 @@ def of_function(
     return of_compiled(recorded, title, list(zip(inputs, given.tensors, strict=True)), program.call(given), outs, target)
 
 
-def _own(tree: Any) -> Any:
-    """A tree with copies of its arrays, as tensors."""
-    if isinstance(tree, dict):
-        return {k: _own(v) for k, v in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        parts = [_own(v) for v in tree]
-        return parts if isinstance(tree, list) else type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    return Tensor(np.array(tree.numpy() if isinstance(tree, Tensor) else tree)) if isinstance(tree, (Tensor, np.ndarray)) else tree
+def _bound(function: Callable[..., Any], args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments in the order of the parameters, of which the last may be by name only, as a call has them."""
+    kinds = {n: p.kind for n, p in inspect.signature(function).parameters.items()}
+    named = [n for n, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
+    plain = len(args) if inspect.Parameter.VAR_POSITIONAL in kinds.values() else len(kinds) - len(named)
+    return tuple(args[:plain]), dict(zip(named, args[plain:]))
+
+
+def _own(x: Any) -> Any:
+    """A copy of an array, as a tensor."""
+    return Tensor(np.array(x.numpy() if isinstance(x, Tensor) else x)) if isinstance(x, (Tensor, np.ndarray)) else x
 
 
 @dataclass(frozen=True)
@@ -310,24 +314,23 @@ class Recorded:
     sizes: tuple[int, ...] = ()
 
 
-def _names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
-    """A name for each leaf of the arguments: the parameter's, with the way to the leaf."""
-    parameters = [p.name for p in inspect.signature(function).parameters.values()]
-    found: list[str] = []
+def _labels(function: Callable[..., Any], structure: Any) -> list[str]:
+    """A name for each leaf of the arguments, as `_bound` has them."""
+    parameters = list(inspect.signature(function).parameters)
+    (_, plain), named = structure[1]
+    paths = [parameters[i] if i < len(parameters) else f"a{i}" for i in range(len(plain))]
+    return [name for path, part in zip(paths, plain) for name in _names(part, path)] + _names(named)
 
-    def walk(tree: Any, path: str) -> None:
-        if isinstance(tree, dict):
-            for key, value in tree.items():
-                walk(value, f"{path}_{key}")
-        elif isinstance(tree, (list, tuple)):
-            for i, value in enumerate(tree):
-                walk(value, f"{path}_{i}")
-        else:
-            found.append(path)
 
-    for i, a in enumerate(args):
-        walk(a, parameters[i] if i < len(parameters) else f"a{i}")
-    return found
+def _names(structure: Any, path: str = "") -> list[str]:
+    """A name for each leaf of a tree of arguments: the parameter's, with the way to the leaf."""
+    kind = structure[0]
+    if kind == "none":
+        return []
+    if kind == "leaf" or kind in CONTAINERS:
+        return [path]
+    keys, parts = structure[-2:] if kind in ("dict", "record") else (getattr(kind, "_fields", None) or itertools.count(), structure[1])
+    return [name for key, part in zip(keys, parts) for name in _names(part, f"{path}_{key}" if path else str(key))]
 
 
 def of_compiled(

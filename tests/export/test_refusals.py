@@ -61,3 +61,16 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
 def test_a_folder_without_an_export_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no exported library"):
         export.load(tmp_path)
+
+
+def test_names_of_inputs_are_those_of_their_leaves(tmp_path: Path) -> None:
+    """Leaves of a dict come in the order of its sorted keys; None is no leaf; arguments by name only come last."""
+    x = normal(2, 3)
+    tree = {"w": normal(3, 1), "b": [normal(2, 1), None, {"z": normal(1, 4), "a": normal(5, 1)}]}
+
+    def function(p: Any, x: Tensor, flag: Any, *, y: Tensor, scale: float = 2.0) -> Any:
+        return [p["w"] * scale, p["b"][0] + 1, p["b"][2]["z"] - 1, p["b"][2]["a"] * 3, x + y]
+
+    program = export.of_function(function, (tree, x, None, x, 3.0))
+    arrays = {a.name: a.shape for a in program.arrays if a.role == "input"}
+    assert arrays == {"p_b_0": (2, 1), "p_b_2_a": (5, 1), "p_b_2_z": (1, 4), "p_w": (3, 1), "x": (2, 3), "y": (2, 3)}
