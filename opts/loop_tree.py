@@ -6,14 +6,15 @@ read outside a loop that is shared gets its array before that loop opens."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product, takewhile
 
 from ..ir import index as ix
 from ..ir.body import Fold, Scan
-from ..ir.node import Node, axes_of, const, walk
+from ..ir.dtypes import index
+from ..ir.node import Node, axes_of, const, ref
 from ..ir.operators import substitute
 from ..ir.skipped_tiles import conditions, skip_conditions, threshold
 from .axis_plan import Part
@@ -303,9 +304,9 @@ def ranges(s: Loops, f: Fold, cut: Part, opened: Collection[Node]) -> list[Range
         if found is None:
             continue
         k, rest = found
-        fixed, least, most = _spread(s, rest, opened)
+        least, most = _spread(s, rest, opened)
         step, reach = abs(k) * cut.stride, k * (cut.stride - 1)
-        throughout, somewhere = ix.add(fixed, const(least + min(0, reach))), ix.add(fixed, const(most + max(0, reach)))
+        throughout, somewhere = ix.add(least, const(min(0, reach))), ix.add(most, const(max(0, reach)))
         if k < 0:
             end = ix.minmax("min", end, ix.add(ix.floordiv(throughout, step), const(1)))
             last = ix.minmax("min", last, ix.add(ix.floordiv(somewhere, step), const(1))) if c in may_skip else last
@@ -321,34 +322,49 @@ def ranges(s: Loops, f: Fold, cut: Part, opened: Collection[Node]) -> list[Range
     return [r for r in found_ranges if ix.compare("lt", r.lo, r.hi) is not const(False) and r.lo is not r.hi]
 
 
-def _spread(s: Loops, rest: Node, opened: Collection[Node]) -> tuple[Node, int, int]:
-    """An index over axes as (what the open loops fix, least and most of what is left)."""
+READ = ("cast", "load", "ref")
+"""What a term of a limit is that is read from memory."""
+LEAST, MOST = "least", "most"
+"""The least and the most of a number that is read, over the places of a tile: a reference to it with the number as its index."""
+
+
+def _spread(s: Loops, rest: Node, opened: Collection[Node]) -> tuple[Node, Node]:
+    """The least and the most of an index over axes, as indices over what open loops fix."""
     terms, c = ix.parts(rest)
-    loaded = {t: k for t, k in terms.items() if t.op == "cast"}
+    loaded = {t: k for t, k in terms.items() if t.op in READ}
     terms, c = ix.parts(s.at_parts(ix.add(rest, ix.linear(loaded, 0), -1)))
-    fixed: dict[Node, int] = {}
-    least = most = 0
+    least = most = const(c)
     for t, k in (*terms.items(), *loaded.items()):
-        if axes_of(s.at_parts(t)) <= set(opened):
-            fixed[t] = k
-        else:
-            lo, hi = ix.bounds(t)
-            least, most = least + min(k * lo, k * hi), most + max(k * lo, k * hi)
-    return ix.linear(fixed, c), least, most
+        low = high = t
+        if not axes_of(s.at_parts(t)) <= set(opened):
+            low, high = map(const, ix.bounds(t))
+            if t in loaded and s.target.kind == "cpu":
+                low, high = (ref(pick, (t,), index) for pick in (LEAST, MOST))
+        least, most = ix.add(least, low if k > 0 else high, k), ix.add(most, high if k > 0 else low, k)
+    return least, most
 
 
 def loaded_limits(found: Collection[Range]) -> list[Node]:
-    """The numbers from memory, over axes, that the limits of some ranges have as terms."""
-    return list(dict.fromkeys(n for r in found for n in walk(r.lo, r.hi) if n.op == "cast"))
+    """The numbers from memory, over axes, that the limits of some ranges have as terms; of a number that varies in a tile, its `LEAST` and
+    `MOST`."""
+    return list(dict.fromkeys(n for r in found for end in (r.lo, r.hi) for n in _numbers(end)))
+
+
+def _numbers(n: Node) -> Iterator[Node]:
+    if n.op in READ:
+        yield n
+    else:
+        for s in n.src:
+            yield from _numbers(s)
 
 
 def _typical(n: Node, most: int) -> Node:
-    """A limit with a number for each one that is read: the middle of what it may be."""
+    """A limit with a number for each one that is read: the middle of what it may be; the quarters for the least and the most in a tile."""
     table = {}
-    for x in walk(n):
-        if x.op == "cast":
-            lo, hi = ix.bounds(x)
-            table[x] = const((max(lo, 0) + min(hi, most)) // 2)
+    for x in _numbers(n):
+        lo, hi = ix.bounds(x.src[0] if x.op == "ref" else x)
+        quarters = {LEAST: 1, MOST: 3}.get(x.arg, 2) if x.op == "ref" else 2
+        table[x] = const((max(lo, 0) * (4 - quarters) + min(hi, most) * quarters) // 4)
     return substitute(n, table)
 
 

@@ -34,9 +34,10 @@ class CSR:
     functions. It has gradients to `data` and to x."""
 
     def __init__(self, indptr: Any, indices: Any, data: Any, *, shape: tuple[int, int]) -> None:
-        if not isinstance(shape, (tuple, list)) or len(shape) != 2:
+        sizes = tuple(shape) if isinstance(shape, (tuple, list)) else ()
+        if len(sizes) != 2 or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in sizes):
             raise UsageError(f"CSR: shape is {shape!r}; give (rows, columns){at(user_line())}")
-        self.shape: tuple[int, int] = (int(shape[0]), int(shape[1]))
+        self.shape: tuple[int, int] = (int(sizes[0]), int(sizes[1]))
         begins, columns = _integers("indptr", indptr), _integers("indices", indices)
         self.data = data if isinstance(data, Tensor) else Tensor(data)
         (rows, width), entries = self.shape, columns.shape[0]
@@ -64,8 +65,15 @@ class CSR:
             raise UsageError(f"a CSR matrix {list(self.shape)} @ {list(x.shape)}: give (columns,) or (columns, n){at(user_line())}")
         if x.dtype is not self.data.dtype:
             raise UsageError(f"a CSR matrix of {self.data.dtype} @ {x.dtype}: cast one of them, x.astype(...){at(user_line())}")
+        if not self.nnz:
+            return Tensor(np.zeros((self.shape[0], *x.shape[1:]), x.dtype.np))
         found: Tensor = sparse_product(self.indptr, self.indices, self.data, x, regular=self.regular)
         return found
+
+    __array_ufunc__ = None  # (NumPy leaves x @ matrix to the method below)
+
+    def __rmatmul__(self, x: Any) -> Tensor:
+        raise UsageError(f"x @ a CSR matrix: make a CSR matrix of the transpose, and multiply x.T by it{at(user_line())}")
 
     def __repr__(self) -> str:
         return f"CSR({self.shape[0]} × {self.shape[1]}, {self.nnz} entries of {self.data.dtype})"
@@ -89,6 +97,8 @@ def regular(indptr: Any) -> bool:
     longest, they had at most 1.25 times as many entries. (SELL matrices are padded so: Monakov et al. 2010, "Automatically tuning sparse
     matrix-vector multiplication for GPU architectures".) `KernelBuilder.input` and `CSR` have such rows side by side in vectors."""
     begins = np.asarray(indptr)
+    if begins.ndim != 1 or begins.dtype.kind not in "iu":
+        raise UsageError(f"regular: indptr is {begins.dtype}{list(begins.shape)}; give a vector of integers{at(user_line())}")
     longest = np.diff(begins)
     longest = np.append(longest, np.zeros(-len(longest) % BESIDE, longest.dtype))
     for _ in range(BESIDE.bit_length() - 1):

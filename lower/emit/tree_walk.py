@@ -10,17 +10,19 @@ from itertools import groupby
 
 from ...ir import index as ix
 from ...ir.body import Fold, Value
+from ...ir.dtypes import index
 from ...ir.errors import OptError
-from ...ir.node import Node, axes_of, placeholder, ref, walk
+from ...ir.node import Node, axes_of, const, placeholder, ref, walk
 from ...ir.operators import substitute
 from ...opts.axis_plan import Part
-from ...opts.loop_tree import Chain, Folded, Range, Shared, Single, Together, Tree, loaded_limits, ranges
+from ...opts.loop_tree import LEAST, Chain, Folded, Range, Shared, Single, Together, Tree, loaded_limits, ranges
 from ...opts.nests import FoldItem, Nest
 from ...program.program import Val
 from .. import pieces
 from ..arithmetic.elementary import EXPENSIVE
 from ..expr import NestEval
 from ..lowering import Emitters, Lowering
+from ..part_index import as_node
 from ..pieces import Piece
 from ..staged.tiles import Ring, fill_tiles
 from ..storage import Array, Assignment, Registers
@@ -180,9 +182,37 @@ def _limits(low: Lowering, f: Fold, found: Sequence[Range]) -> Iterator[None]:
     with ExitStack() as bound:
         for limit in loaded_limits(found):
             with low.within(nests=()):
-                read = NestEval(low, Nest(f"{f.name}.limit", "point", (), (), limit)).value(limit, {})
+                read = _extreme(low, limit) if limit.op == "ref" else _number(low, limit)
             bound.enter_context(low.scalars.bind(limit, read))
         yield
+
+
+def _number(low: Lowering, n: Node) -> Val:
+    return NestEval(low, Nest("limit", "point", (), (), n)).value(n, {})
+
+
+def _extreme(low: Lowering, picked: Node) -> Val:
+    """The least or most, as an index, of a number from memory over the places of a tile: what no open loop fixes is gone through here. (Past an
+    extent lies nothing: its last element counts.)"""
+    (number,), b, plans = picked.src, low.b, low.sched.plans
+    axes = axes_of(number)
+    at = {a: ix.minmax("min", plans[a].index, ix.add(as_node(a.arg.extent), const(-1))) for a in axes}
+    free = [p for a in axes for p in plans[a].parts if p.name not in low.scope.opened]
+    lo, hi = ix.bounds(number)
+    pick, start = ("min", hi) if picked.arg == LEAST else ("max", lo)
+
+    def over(parts: Sequence[Part], found: Val) -> Val:
+        if not parts:
+            return b.op(pick, found, _number(low, substitute(number, at)))
+        part = parts[0]
+        with (
+            b.loop(part.name, b.const(0), low.scalar(as_node(part.size)), 1, [found]) as loop,
+            low.scalars.bind(part.var, loop.var),
+        ):
+            loop.yields = [over(parts[1:], loop.carried[0])]
+        return loop.results[0]
+
+    return over(free, b.const(start, index))
 
 
 def _pieces(low: Lowering, item: FoldItem, cut: Part, r: Range) -> list[Piece]:

@@ -110,7 +110,8 @@ class Regions:
             return self._reduction(n, uses)
         if n.op in ("elementwise", "gather") or self._narrows(n) or _pads_bytes(n, uses):
             iterations = [n.size if self._hoisted(u) else u.iterations for u in uses.values()]
-            if (len(uses) > 1 or iterations[0] > n.size) and cost.cheaper_to_store(n, iterations, self._end):
+            again = (len(uses) > 1 or iterations[0] > n.size) and not cost.between_places(n, self._end)
+            if again and cost.cheaper_to_store(n, iterations, self._end):
                 return Rule.readers if len(uses) > 1 else Rule.operand
         return None
 

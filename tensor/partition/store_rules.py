@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ...ir.dtypes import bool_
 from ..graph.nodes import TensorNode
 
 _FLOPS = {
@@ -89,6 +90,25 @@ def behind(node: TensorNode, ends: Callable[[TensorNode], bool]) -> Behind:
         stack.extend(n.src)
     nbytes = sum(min(a.size, picked.get(id(a), a.size)) * a.dtype.size for a in arrays.values())
     return Behind(flops, tuple(arrays.values()), reduces, nbytes)
+
+
+BETWEEN = frozenset({"lt", "le", "and", "cast"})
+"""What a condition between places is made of."""
+
+
+def between_places(node: TensorNode, ends: Callable[[TensorNode], bool]) -> bool:
+    """Whether a condition says from where to where each row is read: places are compared with integers of smaller arrays. Loops end where it
+    does not hold, if it is computed where it is read."""
+    if node.dtype is not bool_ or node.op != "elementwise" or not _joined(node, ends):
+        return False
+    b = behind(node, ends)
+    return not b.reduces and b.nbytes < node.size
+
+
+def _joined(n: TensorNode, ends: Callable[[TensorNode], bool]) -> bool:
+    if n.op != "elementwise" or ends(n):
+        return n.dtype.is_int
+    return n.arg in BETWEEN and all(_joined(s, ends) for s in n.src)
 
 
 LAUNCH = 30_000

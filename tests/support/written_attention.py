@@ -108,6 +108,25 @@ def limited(limit: str, h: int = 8, s: int = 11, t: int = 24, d: int = 8) -> Ker
     return kb.build()
 
 
+def packed(at: str, h: int = 1, s: int = 24, d: int = 4) -> Kernel:
+    """Attention of sequences that lie one after the other: each place sees those from a start of its own to an end."""
+    kb = KernelBuilder("packed")
+    a, i, o, e = kb.axis("h", h), kb.axis("s", s), kb.axis("d@out", d), kb.axis("d@dot", d)
+    jd, jm, js, jo = (kb.axis(f"k@{n}", s) for n in ("dot", "max", "sum", "out"))
+    q, k, v = (kb.input(x, (h, s, d), float32) for x in "qkv")
+    start, end = (kb.input(x, (s,), at, range=(0, s)) for x in ("start", "end"))
+    dot = kb.sum("dot", (a, i, jd), e, q[a, i, e] * k[a, jd, e])
+
+    def seen(j: Any) -> Any:
+        return where((cast(start[i], "int64") <= j) & (j < cast(end[i], "int64")), dot[a, i, j], float("-inf"))
+
+    top = kb.max("top", (a, i), jm, seen(jm))
+    total = kb.sum("total", (a, i), js, exp(seen(js) - top[a, i]))
+    mix = kb.sum("mix", (a, i, o), jo, exp(seen(jo) - top[a, i]) * v[a, jo, o])
+    kb.store("y", float32, (h, s, d), (a, i, o), mix[a, i, o] / total[a, i])
+    return kb.build()
+
+
 def normed_keys(h: int = 2, s: int = 64, d: int = 32) -> Kernel:
     """Attention whose scores are divided by the norm of each key, which every query reads."""
     kb = KernelBuilder("normed_keys")

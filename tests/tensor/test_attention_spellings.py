@@ -41,6 +41,20 @@ def test_every_spelling(flattened: str, scale: str, mask: str, safe: bool, size:
         np.testing.assert_allclose(way(*map(Tensor, given.values())).numpy(), want, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("at", ["int32", "int64"])
+def test_packed_sequences_are_one_kernel(at: str) -> None:
+    """A mask by places that are read for each row ends loops where it is computed, so it is not stored; one by anything else is."""
+
+    def attend(q: Tensor, v: Tensor, start: Tensor, end: Tensor) -> Tensor:
+        place = xp.arange(512, dtype=at)
+        return xp.where((place >= start[:, None]) & (place < end[:, None]), q @ q.mT, -np.inf).softmax(-1) @ v
+
+    rows, ends = np.zeros((4, 512, 32), np.float32), np.zeros(512, at)
+    given = {"q": rows, "v": rows, "start": ends, "end": ends}
+    assert len(kernels(attend, given)) == 1
+    assert len(kernels(attend, {**given, "end": ends.astype("float64")})) == 2
+
+
 @pytest.mark.parametrize("mask", ["none", "added −∞", "chosen least"])
 @pytest.mark.parametrize("safe", SAFE)
 def test_one_key(mask: str, safe: bool) -> None:

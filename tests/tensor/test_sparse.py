@@ -112,6 +112,14 @@ def test_what_is_no_matrix() -> None:
         made(indices=data)
     with pytest.raises(UsageError, match=r"shape is 3; give \(rows, columns\)"):
         made(shape=3)
+    with pytest.raises(UsageError, match=r"shape is \(2.5, 3\); give \(rows, columns\)"):
+        made(shape=(2.5, 3))
+    with pytest.raises(UsageError, match="make a CSR matrix of the transpose"):
+        np.ones(2) @ made()
+    with pytest.raises(UsageError, match=r"regular: indptr is float64\[2\]; give a vector of integers"):
+        sparse.regular([0.0, 1.0])
+    nothing = sparse.CSR(np.zeros(4, int), np.zeros(0, int), np.zeros(0), shape=(3, 0))
+    assert (nothing @ np.zeros((0, 2))).numpy().tolist() == [[0.0, 0.0]] * 3
     with pytest.raises(UsageError, match="a CSR matrix of float64 @ float32: cast one of them"):
         made() @ np.ones(3, "float32")
     with pytest.raises(UsageError, match=r"a CSR matrix \[2, 3\] @ \[4\]: give \(columns,\) or \(columns, n\)"):

@@ -28,7 +28,7 @@ from tilewright.measure.inputs import generate
 from tilewright.opts import apply, parse
 from tilewright.opts.options.fold import folded
 from tilewright.program.program import For, Instr, statements
-from written_attention import LIMITS, limited
+from written_attention import LIMITS, limited, packed
 
 TARGET = targets.named("avx2")
 N = 21
@@ -433,6 +433,22 @@ def test_tiles_past_the_length_are_not_read(limit: str) -> None:
     y = np.zeros((8, 11, 8), np.float32)
     interpret(lower(apply(kernel, parse(FORMS["rows"]), TARGET)), {**inputs, "y": y})
     np.testing.assert_allclose(y, want["y"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("at", "opts"), [("int32", ["UPCAST", "s", 4]), ("int64", ["TILE", "s", 8])])
+def test_tiles_of_other_sequences_are_not_read(at: str, opts: list[str | int]) -> None:
+    """Of places in registers, or in loops inside, the first start and the last end count, in whatever order they lie."""
+    kernel, begins = packed(at), np.array([0, 8, 8, 9, 16, 24])
+    inputs, length = generate(kernel, {}, 0), np.diff(begins)
+    inputs["start"][:], inputs["end"][:] = (np.repeat(x, length) for x in (begins[:-1], begins[1:]))
+    inputs["start"][10], inputs["end"][10] = 16, 4  # sees nothing
+    want = evaluate(kernel, inputs)["y"]
+    assert np.isnan(want[:, 10]).all() and np.isfinite(np.delete(want, 10, 1)).all()
+    inputs["k"][:, 16:] = inputs["v"][:, 16:] = np.nan
+    chosen, y = parse([["FOLD", "k"], ["TILE", "k.o", 4], opts, ["PARALLEL", "s"]]), np.zeros((1, 24, 4), np.float32)
+    interpret(lower(apply(kernel, chosen, TARGET)), {**inputs, "y": y})
+    np.testing.assert_allclose(y[:, :16], want[:, :16], rtol=1e-4, atol=1e-5)
+    check_compiled(kernel, chosen, threads=2)
 
 
 def test_a_model_and_a_cost_take_lengths_as_they_may_be() -> None:
