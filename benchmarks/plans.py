@@ -140,7 +140,7 @@ def prediction(_: float) -> None:
             "ZB-V": Decided(2, "zb-v", 4),
         }
         found = [plan(small, 2, batch, prices, links, decided=decided).best for decided in ways.values()]
-    plans = [replace(planned_run(p, small.part), dtype="float32", steps=6) for p in found]
+    plans = [replace(planned_run(p, small.part), dtype="float32", steps=10) for p in found]
     guesses = predicted_plans(plans, links)
     measured = [ran.seconds for ran in run_plans(plans, deadline=300)]
     for name, guess, took in zip(ways, guesses, measured):

@@ -3,12 +3,12 @@ state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from .collectives import Mesh
 from .errors import PlanError
 from .shard_graph import ShardArray, ShardGraph, ShardOp
+from .shard_search import Allowed
 from .shardings import Layout, Sharding
 
 
@@ -46,8 +46,6 @@ def zero_stage(k: int) -> StatePlacement:
     return STAGES[k]
 
 
-Allowed = Callable[[ShardOp | ShardArray, Sharding | Layout], bool]
-"""Whether an operation may be split, or an array stored, so."""
 TENSOR = ("h", "o")
 """The axes that tensor parallelism splits: heads, and columns of the product after which rows are split (Megatron-LM, arXiv 1909.08053)."""
 

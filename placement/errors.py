@@ -7,3 +7,11 @@ from ..ir.errors import UsageError
 
 class PlanError(UsageError):
     """A plan over devices, or a pipeline schedule, is malformed, cannot be carried out, or does not fit."""
+
+
+class MemoryLimitError(PlanError):
+    """Nothing fits into a limit of memory: `least` bytes a device would."""
+
+    def __init__(self, text: str, least: float) -> None:
+        super().__init__(text)
+        self.least = least

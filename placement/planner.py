@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from .collectives import Mesh
 from .decided import FREE, Decided, as_decided
-from .errors import PlanError
+from .errors import MemoryLimitError, PlanError
 from .handcrafted import generate
 from .network import Network
 from .pipeline_costs import PartCosts, PipelineCosts
 from .pipeline_schedule import PipelineSchedule
 from .shard_graph import ShardGraph
-from .shard_search import ShardPlan, renamed, search_shardings
+from .shard_search import ShardPlan, least_memory, renamed, search_shardings
 from .shardings import Price, local_bytes
 from .simulator import Timeline, simulate
 from .stage_cuts import Cut, cut
@@ -165,6 +165,9 @@ class _Planner:
     memory: float
     decided: Decided
     solved: dict[tuple[object, ...], PlannedPart | PlanError] = field(default_factory=dict)
+    least: dict[tuple[object, ...], float] = field(default_factory=dict)
+    short: list[float] = field(default_factory=list)
+    """Bytes that plans which did not fit would have needed."""
 
     def found(self) -> Found:
         made: dict[str, DevicePlan] = {}
@@ -183,6 +186,8 @@ class _Planner:
         if not made and not rejected:
             of = f"of {self.decided.tensor} tensor-parallel devices" if self.decided.tensor else "of a device or more"
             raise PlanError(f"{self.devices} devices cannot be dealt out to {self.decided.stages or 1} stages {of}")
+        if not made and self.short:
+            raise PlanError(f"no plan fits into {self.memory:.4g} bytes a device: {min(self.short):.4g} bytes is the least")
         if not made:
             raise PlanError("; ".join(dict.fromkeys(f"{name}: {why}" for name, why in rejected)))
         best, *others = sorted(made.values(), key=lambda p: p.step)
@@ -225,6 +230,7 @@ class _Planner:
                         fits += 1
                 except PlanError as e:
                     why = str(e)
+                    self.short += [e.least] if isinstance(e, MemoryLimitError) else []
         if not fits and why:
             raise PlanError(why)
 
@@ -238,11 +244,23 @@ class _Planner:
             assert mesh is not None
             return [Cut(range(self.model.layers), mesh)]
         if mesh is not None:
-            return cut(self.model.layers, parts, [(1, mesh)], parts, self._seconds_of(m), m)
+            return self._cut(parts, [(1, mesh)], parts, m, stages)
         sizes = [n for n in range(1, self.devices) if n & (n - 1) == 0 or self.devices % n == 0]
         having = [(n, self._mesh(shape)) for n in sizes for shape in self._shapes(n)]
-        found = cut(self.model.layers, stages, having, self.devices, self._seconds_of(m), m)
+        found = self._cut(stages, having, self.devices, m, stages)
         return found if len({tuple(axis.n for axis in c.mesh) for c in found}) > 1 else []
+
+    def _cut(self, parts: int, having: Sequence[tuple[int, Mesh]], devices: int, m: int, stages: int) -> list[Cut]:
+        """The cut of which parts fit into memory as 1F1B holds it; the fastest where there is none, and whoever schedules it says what is missing."""
+
+        def fits(count: int, last: bool, mesh: Mesh, left: int) -> bool:
+            n = self.model.layers
+            layers = range(n - count, n) if last else range(left < parts - 1, count + (left < parts - 1))
+            return self._least(layers, mesh, m, min(m, left % stages + 1)) <= self.memory * stages / parts
+
+        seconds = self._seconds_of(m)
+        held = [] if math.isinf(self.memory) else cut(self.model.layers, parts, having, devices, seconds, m, fits)
+        return held or cut(self.model.layers, parts, having, devices, seconds, m)
 
     def _seconds_of(self, m: int) -> Callable[[int, bool, Mesh], float]:
         """Seconds of a microbatch in so many layers, with or without the model's last: from programs of one and two layers, as layers are equal."""
@@ -273,6 +291,14 @@ class _Planner:
             raise found
         return found if found.layers == layers else replace(found, layers=layers, plan=renamed(found.plan, graph))
 
+    def _least(self, layers: range, mesh: Mesh, m: int, in_flight: int) -> float:
+        """Bytes of a device, at least."""
+        key = (len(layers), layers.start == 0, layers.stop == self.model.layers, tuple(axis.n for axis in mesh), m, in_flight)
+        if key not in self.least:
+            graph = self.model.part(layers, self.batch // m)
+            self.least[key] = least_memory(graph, mesh, as_decided(graph, mesh, self.decided), in_flight)
+        return self.least[key]
+
     def _solved(self, graph: ShardGraph, layers: range, mesh: Mesh, m: int, in_flight: int, memory: float) -> PlannedPart:
         allowed = as_decided(graph, mesh, self.decided)
         found = search_shardings(graph, mesh, self.price, memory, allowed=allowed, microbatches=m, in_flight=in_flight, equal_layers=True)
@@ -285,19 +311,25 @@ class _Planner:
         """The parts in this order. Raises PlanError where they do not fit into memory."""
         flights = schedule.in_flight
         parts = [self._part(c.layers, c.mesh, m, 1, math.inf) for c in cuts]
+        short = 0.0
         needs = [part.costs.fixed + n * part.costs.held for part, n in zip(parts, flights)]
         for stage in range(schedule.stages):
             mine = schedule.parts_of(stage)
             if (total := sum(needs[k] for k in mine)) > self.memory:
-                for k in mine:
-                    parts[k] = self._part(cuts[k].layers, cuts[k].mesh, m, flights[k], self.memory * needs[k] / total)
+                least = {k: self._least(cuts[k].layers, cuts[k].mesh, m, flights[k]) for k in mine}
+                over = self.memory - sum(least.values())
+                for k in mine if over >= 0 else []:
+                    parts[k] = self._part(cuts[k].layers, cuts[k].mesh, m, flights[k], least[k] + over * needs[k] / total)
+                short = max(short, sum(least.values())) if over < 0 else short
+        if short:
+            raise MemoryLimitError(f"{schedule.name} holds {short:.4g} bytes a device at least", short)
         for k in range(len(parts) - 1):
             here, after = parts[k].plan, parts[k + 1].plan
             sent = max(crossing(here, after, True).most, crossing(after, here, False).most)
             parts[k] = replace(parts[k], costs=replace(parts[k].costs, sent=float(sent)))
         line = simulate(schedule, PipelineCosts([part.costs for part in parts], self.network.link))
-        if max(line.memory) > self.memory * (1 + 1e-9):
-            raise PlanError(f"{schedule.name} holds {max(line.memory):.4g} bytes")
+        if (most := max(line.memory)) > self.memory * (1 + 1e-9):
+            raise MemoryLimitError(f"{schedule.name} holds {most:.4g} bytes", most)
         return DevicePlan(self.model.name, self.batch, tuple(parts), line, once(schedule, [part.plan for part in parts], self.network))
 
 

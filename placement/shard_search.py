@@ -17,6 +17,8 @@ from .shardings import Collective, Layout, Price, Sharding, laid_out_anew, layou
 
 LIMITED_GAP = 2e-3
 """How near to the optimum a plan must be under a limit of memory, where the last per mille takes minutes."""
+Allowed = Callable[[ShardOp | ShardArray, Sharding | Layout], bool]
+"""Whether an operation may be split, or an array stored, so."""
 NEEDS_SCIPY = "plans need SciPy and mpi4py: pip install 'tilewright[plans]'"
 
 
@@ -91,7 +93,7 @@ def search_shardings(
     price: Price | None = None,
     memory: float = math.inf,
     time_limit: float = 30.0,
-    allowed: Callable[[ShardOp | ShardArray, Sharding | Layout], bool] | None = None,
+    allowed: Allowed | None = None,
     as_alpa: bool = False,
     microbatches: int = 1,
     in_flight: int = 1,
@@ -111,8 +113,7 @@ def search_shardings(
         raise PlanError(NEEDS_SCIPY) from None
     same = _same(graph, not math.isinf(memory)) if equal_layers else {}
     choices = _choices(graph, mesh, price, allowed, as_alpa, (microbatches, in_flight), same)
-    least = sum(c.count * min(c.memory) for c in choices.values())  # any choices go together: an edge only costs time
-    if least > memory * (1 + 1e-9):
+    if (least := _least(choices)) > memory * (1 + 1e-9):
         raise PlanError(f"no plan fits into {memory:.4g} bytes a device: {least:.4g} bytes is the least, on {_named(mesh)}")
     program = _program(graph, mesh, choices, _edges(graph, same), microbatches)
     n = len(program.costs)
@@ -132,6 +133,15 @@ def search_shardings(
     return _plan(graph, mesh, choices, chosen, price, found.status == 0, same)
 
 
+def least_memory(graph: ShardGraph, mesh: Mesh, allowed: Allowed | None = None, in_flight: int = 1) -> float:
+    """Bytes that a device holds at least, however the graph is split over a mesh. Raises PlanError where it cannot be split as `allowed`."""
+    return _least(_choices(graph, mesh, lambda *_: 0.0, allowed, False, (1, in_flight), _same(graph, True)))
+
+
+def _least(choices: Mapping[str, _ProgramNode]) -> float:
+    return sum(c.count * min(c.memory) for c in choices.values())  # any choices go together: an edge only costs time
+
+
 def _named(mesh: Mesh) -> str:
     return " x ".join(str(axis.n) for axis in mesh) + " devices"
 
@@ -140,7 +150,7 @@ def _choices(
     graph: ShardGraph,
     mesh: Mesh,
     price: Price | None,
-    allowed: Callable[[ShardOp | ShardArray, Sharding | Layout], bool] | None,
+    allowed: Allowed | None,
     as_alpa: bool,
     times: tuple[int, int],
     same: Mapping[str, str],

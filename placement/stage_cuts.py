@@ -23,10 +23,17 @@ Way = tuple[float, tuple[Cut, ...]]
 
 
 def cut(
-    layers: int, parts: int, having: Sequence[tuple[int, Mesh]], devices: int, seconds: Callable[[int, bool, Mesh], float], m: int
+    layers: int,
+    parts: int,
+    having: Sequence[tuple[int, Mesh]],
+    devices: int,
+    seconds: Callable[[int, bool, Mesh], float],
+    m: int,
+    fits: Callable[[int, bool, Mesh, int], bool] = lambda *_: True,
 ) -> list[Cut]:
     """The cut with the least sum of m - 1 times the slowest part and all parts once; [] where there is none. `having`: (devices, mesh) that a part
-    can take, of `devices` in all; `seconds`: of a microbatch in so many layers, with or without the model's last, on a mesh."""
+    can take, of `devices` in all; `seconds`: of a microbatch in so many layers, with or without the model's last, on a mesh; `fits`: whether those
+    can be on it, with so many parts after."""
     most = devices - (parts - 1) * min(n for n, _ in having)
     having = [(n, mesh) for n, mesh in having if n <= most]
     times = {
@@ -45,7 +52,8 @@ def cut(
                 for end in range(start + 1, layers - left + 1) if left else [layers]:
                     for k, (n, mesh) in enumerate(having):
                         at, t = (end, used + n), times.get((end - start, end == layers, k), math.inf)
-                        if at[1] <= devices and t <= slowest and (at not in here or total + t < here[at][0]):
+                        better = at[1] <= devices and t <= slowest and (at not in here or total + t < here[at][0])
+                        if better and fits(end - start, end == layers, mesh, left):
                             here[at] = total + t, (*cuts, Cut(range(start, end), mesh))
             ways = here
         return ways.get((layers, devices))

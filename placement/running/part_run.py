@@ -31,7 +31,9 @@ def drawn(run: PlannedRun, name: str, shape: Sequence[int], *which: int) -> Arra
     if dtype.kind in "iu":  # a function's may be indices
         ends = (0, 2) if run.kernels else (-(1 << 62), 1 << 62)
         return draw.integers(*ends, tuple(shape), dtype)
-    return draw.normal(0, max(float(np.prod(shape)), 1.0) ** -0.25, tuple(shape)).astype(dtype)
+    found = draw.normal(0, max(float(np.prod(shape)), 1.0) ** -0.25, tuple(shape))
+    vector = run.kernels and sum(n > 1 for n in shape) < 2  # variances among them have roots
+    return (np.abs(found) if vector else found).astype(dtype)
 
 
 def stepped(weight: Array, momentum: Array | None, gradient: Array, rows: int) -> tuple[Array, Array]:

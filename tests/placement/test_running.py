@@ -39,7 +39,7 @@ def test_random_plans_have_the_bits_of_one_process_and_planted_mistakes_do_not(r
     draw = random.Random(ranks)
     names = sorted(SCHEDULES)
     plans = [
-        drawn_plan(ranks, draw, names[k % len(names)] if ranks == 4 else "") for k in range(amount(request, 5 if ranks < 4 else 9, 60))
+        drawn_plan(ranks, draw, names[k % len(names)] if ranks == 4 else "") for k in range(amount(request, 3 if ranks < 4 else 9, 60))
     ]
     assert [(p.name, wrong) for p in plans if (wrong := in_threads(p))] == []
     assert [(p.fault, p.name) for x in plans if (p := faulty(x, draw)) is not None and not in_threads(p)] == []

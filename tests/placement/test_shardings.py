@@ -152,8 +152,10 @@ def test_a_plan_adds_up_and_changes_with_links_and_memory() -> None:
     assert best.step < some.step < slow.best.step and some.shares()["gradients and parameters between devices"] > 0
     least = min(p.memory for p in (best, *found.others))
     assert plan(_model(), 2, 8, _price, uniform(1e-6, 1e-10), memory=1.01 * least).best.memory <= 1.01 * least
-    with pytest.raises(PlanError, match="bytes is the least"):
+    with pytest.raises(PlanError, match="bytes is the least") as e:
         plan(_model(), 2, 8, _price, uniform(1e-6, 1e-10), memory=0.2 * least)
+    named = float(re.findall(r"(\S+) bytes is the least", str(e.value))[0])
+    assert 0.99 * named < plan(_model(), 2, 8, _price, uniform(1e-6, 1e-10), memory=1.01 * named).best.memory <= 1.01 * named
 
 
 def test_more_stages_than_layers_are_no_plan_and_layers_are_cut_evenly() -> None:
