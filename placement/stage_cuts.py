@@ -34,7 +34,7 @@ def cut(
     """The cut with the least sum of m - 1 times the slowest part and all parts once; [] where there is none. `having`: (devices, mesh) that a part
     can take, of `devices` in all; `seconds`: of a microbatch in so many layers, with or without the model's last, on a mesh; `fits`: whether those
     can be on it, with so many parts after."""
-    most = devices - (parts - 1) * min(n for n, _ in having)
+    most = devices - (parts - 1) * min((n for n, _ in having), default=0)
     having = [(n, mesh) for n, mesh in having if n <= most]
     times = {
         (count, last, k): seconds(count, last, mesh)

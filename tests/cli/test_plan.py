@@ -33,6 +33,7 @@ def test_one_schedule_is_simulated_drawn_kept_and_read(tune: Tune, tmp_path: Pat
         (("--model", "gpt2-tiny", "--devices", "3", "--stages", "2", "--tensor", "2"), "cannot be dealt out to 2 stages"),
         (("--model", "gpt2-tiny", "--devices", "2", "--schedule", "zb-v"), "4 layers at least, or fewer stages"),
         (("--model", "gpt2-tiny", "--devices", "2", "--schedule", "mine.json"), "with a model, --schedule is one of gpipe"),
+        (("--model", "gpt2-tiny", "--devices", "3", "--tensor", "3"), "cannot be split as asked"),
         (("--model", "none.onnx"), "there is no file none.onnx"),
         (("--model", "none.py:f"), "there is no file none.py"),
         (("--schedule", "1f1b", "--stages", "2", "--microbatches", "4", "--zero", "2"), "--tensor and --zero are for a model"),
