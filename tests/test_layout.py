@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),
     "weights": frozenset({"files", "ir", "tensor", "xp"}),
-    "export": frozenset({"ir", "targets", "opts", "program", "lower", "renderers", "devices", "plan", "measure", "tensor"}),
+    "export": frozenset({"ir", "targets", "opts", "program", "lower", "heuristics", "renderers", "devices", "plan", "measure", "tensor"}),
     "bridges": frozenset({"ir", "devices", "tensor", "xp", "export"}),
     "fleet": frozenset({*_ORDER, "named_kernels", "measure", "search"}),
     "placement": frozenset({*_ORDER, "named_kernels", "measure", "search", "tensor"}),
