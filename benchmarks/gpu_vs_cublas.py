@@ -137,14 +137,14 @@ def beside(device: CudaDevice, case: GpuCase, what: str, opts: tuple[Any, ...], 
         if what == "cublas":
             arrays = list(generate(kernel, {}, 0).values())
             return gpu_cublas.beside(device, ours, arrays, case.dtype, args.rounds)
-        return copying(device, kernel, ours, args.rounds)
+        return copying(device, kernel, ours, args.rounds, 4 << 20 if args.smoke else None)
     finally:
         ours.close()
 
 
-def copying(device: CudaDevice, kernel: Any, ours: Any, rounds: int) -> dict[str, Any]:
-    """Our compulsory bytes a second over those of the copy kernel, which is measured before and after."""
-    before = copy_rate(device)
+def copying(device: CudaDevice, kernel: Any, ours: Any, rounds: int, array_bytes: int | None = None) -> dict[str, Any]:
+    """Our compulsory bytes a second over those of the copy kernel, which is measured before and after, on `array_bytes` each."""
+    before = copy_rate(device, array_bytes=array_bytes)
     memory = device.memory()
     assert memory is not None
     whole = Copying(ours, memory)
@@ -152,7 +152,7 @@ def copying(device: CudaDevice, kernel: Any, ours: Any, rounds: int) -> dict[str
     pointers = [arrays[p.name].ctypes.data for p in ours.signature.params]
     whole.run(pointers)
     medians = sorted(sorted(whole.time([pointers], (), BURST))[BURST // 2] for _ in range(rounds))
-    limit, median, nbytes = max(before, copy_rate(device)), medians[rounds // 2], cost(kernel, {}).bytes
+    limit, median, nbytes = max(before, copy_rate(device, array_bytes=array_bytes)), medians[rounds // 2], cost(kernel, {}).bytes
     return {
         "ratio": float(f"{nbytes / median / limit:.4g}"),
         "gbytes_s": float(f"{nbytes / median / 1e9:.4g}"),

@@ -107,7 +107,7 @@ def tune(
     precision, are held to the wider error bound that follows, and have cache entries of their own. `numerics`: "fixed" searches among the
     schedules that give the same bits as all others (docs/numerics.md), for cache entries of their own. `measuring`: what makes the
     measurer, where that is not one of `device` here (`fleet.batches.fleet_measurer`). `objective`: what is made small, of
-    `cache.keys.OBJECTIVES`, or two such as "time,scratch", whose front is the answer; each has cache entries of its own.
+    `cache.objective_types.OBJECTIVES`, or two such as "time,scratch", whose front is the answer; each has cache entries of its own.
     `policy`: where operands lie while they are timed, and whether other cores work: "memory", "cache", or "program" (both in turns, the default),
     each also with ",busy"; an answer that was measured otherwise is searched for again.
 

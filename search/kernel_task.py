@@ -55,7 +55,7 @@ class KernelTask:
         allow: Iterable[str] = (),
         objective: str | Sequence[str] = TIME,
     ) -> None:
-        """Raises UsageError, KernelError, DeviceError. `objective`: what is made small, as `cache.keys.objective` reads it."""
+        """Raises UsageError, KernelError, DeviceError. `objective`: what is made small, as `cache.objective_types.objective` reads it."""
         from .. import devices, named_kernels
         from ..cache.keys import FIXED, allowed, policy
         from ..ir.dtypes import dtype as dtype_of

@@ -35,7 +35,7 @@ F = TypeVar("F", bound="Finalist")
 
 @dataclass(frozen=True)
 class SearchObjective:
-    """The objective, as `cache.keys.objective` writes it."""
+    """The objective, as `cache.objective_types.objective` writes it."""
 
     text: str = TIME
 

@@ -6,6 +6,7 @@ Start schedules go first, so that there is an answer early; nothing a candidate 
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -122,9 +123,11 @@ class TuningRun:
     def _search(self, pipe: Pipeline) -> str:
         """Returns why it ended."""
         self.progress.phase("start schedules")
-        self._submit(pipe, [s.opts for s in self.starts], {s.opts: s.origin for s in self.starts})
+        origins, waiting = {s.opts: s.origin for s in self.starts}, deque(s.opts for s in self.starts)
         searching, idle = False, 0
         while True:
+            while (room := min(len(waiting), self.meter.trials_left - pipe.pending)) > 0:  # more builds than trials would be for nothing
+                self._submit(pipe, [waiting.popleft() for _ in range(int(room))], origins)
             stop = self.meter.why_stop(self.job.roofline_s)
             answered = self.so_far.best is not None and not (self.so_far.first_is_coming and self.meter.trials_left > 0)
             if stop is not None and (answered or not pipe.pending or self.meter.left < -self.meter.grace):

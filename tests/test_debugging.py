@@ -28,7 +28,7 @@ def quick(words: list[str]) -> list[str]:
     words = [w for w in words if w != "--probe"]
     if "run" in words and "--budget" in words:
         at = words.index("--budget")
-        words[at : at + 2] = ["--trials", "4"]
+        words[at : at + 2] = ["--trials", "2"]
     if "check" in words:
         words += ["--shape", "m=3,n=40", "--opts", "start"]
     words = ["softmax" if w == "attention" else w for w in words]  # (under the profiler)

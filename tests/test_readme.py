@@ -54,7 +54,7 @@ def quick(command: list[str]) -> list[str]:
     if "--budget" in command:
         at = command.index("--budget")
         command = command[:at] + command[at + 2 :]
-    return [*command, "--trials", "4", "--quiet"]
+    return [*command, "--trials", "2", "--quiet"]
 
 
 def test_there_are_commands() -> None:

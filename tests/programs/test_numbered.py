@@ -56,7 +56,7 @@ def test_natively(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         targets.host()
     except DeviceError as e:
         pytest.skip(str(e))
-    count = amount(request, 96, 20000) // NATIVE
+    count = amount(request, 48, 20000) // NATIVE
     run(request, tmp_path, "--count", str(count), "--start", str(chunk * count), "--engine", "native", "--level", level)
 
 
@@ -69,5 +69,5 @@ def test_as_another_processor_does(request: pytest.FixtureRequest, tmp_path: Pat
 
     if aarch64.missing():
         pytest.skip(aarch64.missing())
-    count = amount(request, 64, 500) // CHUNKS
+    count = amount(request, 32, 500) // CHUNKS
     run(request, tmp_path, "--count", str(count), "--start", str(chunk * count), "--engine", "neon")

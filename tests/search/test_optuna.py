@@ -441,7 +441,7 @@ def meet(urls: list[str]) -> list[str]:
 
 @pytest.mark.slow
 def test_searches_that_begin_together_share_a_new_study(tmp_path: Path) -> None:
-    said = meet([f"sqlite:///{tmp_path}/{i}.db" for i in range(4)])
+    said = meet([f"sqlite:///{tmp_path}/{i}.db" for i in range(2)])
     assert said == ["opened\n"] * 4, [s[-300:] for s in said]
 
 
@@ -450,7 +450,7 @@ def test_searches_that_begin_together_share_a_new_study_on_a_server() -> None:
     import sqlalchemy as sa
 
     url = sa.make_url(os.environ["TILEWRIGHT_TEST_POSTGRESQL"])
-    names = [f"tilewright_meet_{i}" for i in range(3)]
+    names = [f"tilewright_meet_{i}" for i in range(2)]
     engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as c:
         for n in names:
