@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-ENOUGH_S = 0.2
+ENOUGH_S = 0.1
 COSTS_FILE = Path(__file__).with_name("costs.json")
 COSTS: dict[str, float] = json.loads(COSTS_FILE.read_text())
 
