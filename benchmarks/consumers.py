@@ -1,9 +1,9 @@
 """Calls of scikit-learn, SciPy and einops on tensors, with NumPy and PyTorch beside: the first call and a warm one, in seconds.
 
-    python benchmarks/consumers.py [--only TEXT] [--repeats 7] [--warm 1.0] [--output results/consumers.json]
+    python benchmarks/consumers.py [--only TEXT] [--repeats 7] [--warm 2.0] [--output results/consumers.json]
 
 Each library runs all calls in a process of its own, on one thread, with the same float64 data. `first` is the first call of the process
-with these shapes; `warm` the median of `--repeats` calls after some that are not timed (`--warm` seconds of them, at most 300), in which
+with these shapes; `warm` the median of `--repeats` calls after some that are not timed (`--warm` seconds of them, at most 1000), in which
 libraries may compile. A library that a call is no code for is left out of its row."""
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def child(library: str, only: str, repeats: int, warm: float) -> None:
         times = []
         try:
             begin = time.perf_counter()
-            while len(times) < 300 and (not times or time.perf_counter() - begin < warm):
+            while len(times) < 1000 and (not times or time.perf_counter() - begin < warm):
                 start = time.perf_counter()
                 done(call())
                 times.append(time.perf_counter() - start)
@@ -135,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--warm", type=float, default=1.0)
+    parser.add_argument("--warm", type=float, default=2.0)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--libraries", nargs="*", default=LIBRARIES)
     parser.add_argument("--child", choices=LIBRARIES)

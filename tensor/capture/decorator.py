@@ -24,7 +24,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     parameters, which keeps one program for all values, unless the function needs their values (as a size, say). Where it
     branches on a parameter, or a check depends on it, there is a program for each way.
     All else that is no tensor is static: other values are captured anew. Tensors that it finds outside are read at every
-    call. `t.assign(...)` and in-place operators update tensors, arguments or from outside, at every call, in their own memory
+    call; numbers there stay what they were, and a warning says where one changed. `t.assign(...)` and in-place operators update tensors, arguments or from outside, at every call, in their own memory
     where all reads allow that.
 
     `tune`: 'use' takes schedules from the cache, of the same kernel or a similar one, and else by rule; 'require' raises
@@ -41,7 +41,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     in every batch (docs/numerics.md); UsageError where NumPy's own code would compute a float, as for `linalg`.
 
     A call's `out=` names arrays that results go to, one or a tree of them with the results' shapes and types, unless the function has
-    an argument of that name. They may lie in the memory of arguments.
+    an argument of that name. They may lie in the memory of arguments, and not in that of one another.
 
     `numpy`: the function takes NumPy arrays and returns NumPy arrays, with NumPy's types inside. Sizes that differ between calls are symbols
     from the second shape on, so that one list of kernels serves them all:

@@ -84,6 +84,15 @@ class _Quiet(threading.local):
 quiet = _Quiet()
 
 
+def _quietly(rule: Rule, args: Sequence[Any], options: dict[str, Any]) -> Any:
+    """A rule's answer without warnings, in the middle of another one's too: a finaliser may read what was deferred."""
+    try:
+        return quiet.run(rule, *args, **options)
+    except RuntimeError:
+        with np.errstate(all="ignore"):
+            return rule(*args, **options)
+
+
 class Deferred:
     """A function of arrays, numbers and other results like this, with the rule that computes it with NumPy. `array`: its values, once
     they are known; `weight`: the work of the whole chain for an element; `reads`: how often it was a part of what was computed; `last`:
@@ -138,7 +147,7 @@ class Deferred:
                 inner = tuple(0 if n == 1 else i for i, n in zip(at[len(at) - len(a.shape) :], a.shape, strict=True))
                 a = np.asarray(a.element(inner) if isinstance(a, Deferred) else a[inner])
             parts.append(a)
-        return quiet.run(self.rule, *parts, **self.options)
+        return _quietly(self.rule, parts, self.options)
 
 
 # what is deferred -------------------------------------------------------------------------------------------------
@@ -284,7 +293,7 @@ def _by_numpy(x: Any) -> Any:
         return x
     args, array = x.args, x.array
     if array is None:
-        found = quiet.run(x.rule, *[_by_numpy(a) for a in args], **x.options)
+        found = _quietly(x.rule, [_by_numpy(a) for a in args], x.options)
         if x.dtype is None:  # (a reduction, which nobody else has)
             return found
         array = x.array = np.asarray(found)
