@@ -163,7 +163,7 @@ GRADIENTS: dict[str, Fault] = {
     "a running product has no zeros": Fault("gradients.rules:_products", "return choose(first, _suffixes(dy * without, dim), choose(zero, 0.0, usual))", "return usual", ("zero in a product",)),
     "places that are read twice count once": Fault("gradients.rules:gathered", 'Scattered("add", by.axes', 'Scattered("max", by.axes', ("embedding/all",)),
     "what a scatter dropped has a gradient": Fault("gradients.rules:scattered", "return out if inside is None else", "return out if True else", ("second derivative", "dropped")),
-    "a sorted gradient stays in order": Fault("gradients.rules:_sort", 'scatter(dy, Scattered.along("add", n.shape, dim), (places,), n.shape)', "dy", ("sorted",)),
+    "a sorted gradient stays in order": Fault("gradients.rules:_sort", 'scatter(dy, Scattered.along("add", n.shape, dim + len(n.shape)), (places,), n.shape)', "dy", ("sorted",)),
     "a checkpoint forgets what it reads from outside": Fault("gradients.checkpoint:again", "and id(s) in active}", "and False}", ("checkpoint",)),
     "a batch forgets a mask": Fault("gradients.batching:_lifted", "None if by.mask is None else moved(by.mask)", "None", ("batched",)),
     "a batch reads the first element's places": Fault("gradients.batching:_batched_indices", "((lifted.indices[0], *new) if lead else new)", "((const0(0), *new) if lead else new)", ("batched reads",), {"const0": "graph.symbolic_sizes:number"}),
