@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from tilewright.bridges.pytorch.decompositions import decompositions
-from tilewright.bridges.pytorch.operators import HOST, OPERATORS
+from tilewright.bridges.pytorch.operators import OPERATORS
 
 PAGE = Path(__file__).with_name("pytorch-operators.md")
 HEAD = """# PyTorch's operators
@@ -25,7 +25,6 @@ other operators of ATen are ours.
 """
 STATES = {
     "kernel": "an expression that becomes part of a kernel",
-    "host": "NumPy computes it, in the same call",
     "apart": "PyTorch takes it apart into others of this page before it comes to us",
     "PyTorch": "PyTorch computes it, in the same call, on the same memory",
 }
@@ -44,7 +43,7 @@ def made() -> str:
     apart = decompositions()
 
     def state(f: Any) -> str:
-        return "apart" if f in apart else "host" if f in HOST else "kernel" if f in OPERATORS else "PyTorch"
+        return "apart" if f in apart else "kernel" if f in OPERATORS else "PyTorch"
 
     lists = {
         "Core ATen": [f for f in overloads(torch.ops.aten) if torch.Tag.core in f.tags],

@@ -6,6 +6,5 @@ from . import movement as movement
 from . import prims as prims
 from . import products as products
 from . import reductions as reductions
-from .table import HOST as HOST
 from .table import OPERATORS as OPERATORS
 from .table import Operator as Operator

@@ -1,4 +1,4 @@
-"""Operators that reduce axes, scan them, or sort along them."""
+"""Operators that reduce axes, or scan them."""
 
 from __future__ import annotations
 
@@ -170,15 +170,6 @@ def softmax_backward(out: Any, /, grad: Tensor, y: Tensor, dim: int, input_dtype
 def log_softmax_backward(out: Any, /, grad: Tensor, y: Tensor, dim: int, input_dtype: Any) -> Any:
     """The gradient of log_softmax by its result."""
     return as_result(grad - y.exp() * grad.sum(axis=dim, keepdims=True), out) if y.ndim else xp.zeros((), dtype=wanted(out))
-
-
-@operator("sort", "sort.stable", host=True)
-def sort(out: Any, /, x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
-    """In order, and the places they come from; equal ones in their order."""
-    if not x.ndim:
-        return x, xp.zeros((), dtype="int64")
-    places = x.argsort(axis=dim, descending=descending)
-    return x.take_along_axis(places, axis=dim), places
 
 
 # normalisation ----------------------------------------------------------------------------------------------

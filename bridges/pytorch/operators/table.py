@@ -27,11 +27,7 @@ def overload(name: str) -> Any:
     return getattr(packet, variant or "default", None)
 
 
-HOST: set[Any] = set()
-"""Those that NumPy computes, within the same call."""
-
-
-def operator(*names: str, host: bool = False) -> Callable[[Operator], Operator]:
+def operator(*names: str) -> Callable[[Operator], Operator]:
     """Put a function into the table under the overloads of these names."""
 
     def put(function: Operator) -> Operator:
@@ -39,7 +35,6 @@ def operator(*names: str, host: bool = False) -> Callable[[Operator], Operator]:
             found = overload(name)
             if found is not None:
                 OPERATORS[found] = function
-                HOST.update([found] if host else [])
         return function
 
     return put
