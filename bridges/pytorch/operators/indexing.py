@@ -7,6 +7,7 @@ from typing import Any
 from .... import xp
 from ....tensor import Tensor, nn
 from ....tensor.ops.indexing import within
+from .elementwise import as_tensor
 from .movement import key, steps
 from .table import as_result, operator, refuse, wanted
 
@@ -78,13 +79,13 @@ def scatter_add(out: Any, /, x: Tensor, dim: int, index: Tensor, src: Tensor) ->
 def scatter(out: Any, /, x: Tensor, dim: int, index: Tensor, src: Any) -> Any:
     """One element a row put at its place."""
     dim %= max(x.ndim, 1)
-    if not x.ndim or isinstance(src, Tensor) or index.shape[dim] != 1:
+    if not x.ndim or index.shape[dim] != 1 or (isinstance(src, Tensor) and src.shape != index.shape):
         refuse("scatter of several elements a row")
     if any(a != b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if i != dim):
         refuse("scatter of a part")
     own = [1] * x.ndim
     own[dim] = x.shape[dim]
-    return xp.where(xp.arange(x.shape[dim]).reshape(tuple(own)) == index, xp.full((), src, dtype=wanted(out)), x)
+    return xp.where(xp.arange(x.shape[dim]).reshape(tuple(own)) == strict(index, x, dim), as_tensor(src, out), x)
 
 
 @operator("slice_scatter")
