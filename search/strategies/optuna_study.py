@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import random
 import sqlite3
@@ -146,8 +147,8 @@ T = TypeVar("T")
 
 WAIT_S = 5
 """Seconds to wait for a database that another process holds."""
-MAKING_S = 20.0
-"""Seconds for which a new database is tried again that others are making."""
+MAKING_S, TRIES = 20.0, 4
+"""Seconds for which a new database is tried again that others are making, and how often at least: on a busy machine one try takes as long."""
 _PAUSE_S = 0.05, 0.25
 """The least and the most seconds between two tries: drawn at random, so that those that met do not meet again."""
 _MET = ("already exists", "unique constraint", "duplicate", "deadlock", "locked", "no such table", "does not exist")
@@ -179,16 +180,17 @@ def open_study(url: str, name: str, about: Mapping[str, Any]) -> tuple[Any, Any]
 def together(make: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> T:
     """What `make` gives, which is called again where it met others that were making the same. Raises what it raises otherwise."""
     end = clock() + MAKING_S
-    while True:
+    for tries in itertools.count(1):
         began = clock()
         try:
             return make()
         except Exception as e:
             held = "locked" in str(e).lower() and clock() - began > 0.9 * WAIT_S  # it has waited for whoever holds it
-            if clock() > end or held or not met_others(e):
+            if (clock() > end and tries >= TRIES) or held or not met_others(e):
                 raise
             log.info("the study is being made by others as well (%s); trying again", type(e).__name__)
             time.sleep(random.uniform(*_PAUSE_S))
+    raise AssertionError("tries have no end")
 
 
 def met_others(error: BaseException) -> bool:
