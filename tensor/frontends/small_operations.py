@@ -544,7 +544,7 @@ def _diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any =
 
 
 def _repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
-    if isinstance(repeats, np.ndarray) and (repeats.dtype.kind not in "iu" or repeats.ndim != 1):
+    if (repeats.dtype.kind not in "iu" or repeats.ndim != 1) if isinstance(repeats, np.ndarray) else not isinstance(repeats, int):
         return None
     return x.repeat(repeats, axis) if (x.ndim or axis is None) and x.size * int(np.max(repeats, initial=0)) <= SMALL_ARRAY else None
 

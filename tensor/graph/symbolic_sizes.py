@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from ...ir import index as ix
@@ -165,8 +166,11 @@ def extents(shape: Iterable[int]) -> tuple[int | Node, ...]:
 
 
 def size(n: Any) -> int:
-    """A size as it is, or a whole number of another kind as an int."""
-    return n if isinstance(n, SymbolicSize) else int(n)
+    """A size as it is, or a whole number of another kind as an int. Raises UsageError."""
+    try:
+        return n if isinstance(n, SymbolicSize) else index(n)
+    except TypeError:
+        raise UsageError(f"a size is a whole number, not {n!r}") from None
 
 
 def int_size(name: str, n: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import ceil
 from operator import and_
@@ -22,7 +22,7 @@ Kind: TypeAlias = "DTypeLike | None"
 
 def shape_of(shape: int | Sequence[int], name: str = "shape") -> Shape:
     """A shape of one number or several. Raises UsageError for negative extents."""
-    found = (shape,) if isinstance(shape, (int, SymbolicSize)) else tuple(size(n) for n in shape)
+    found = tuple(size(n) for n in (shape if isinstance(shape, Iterable) else (shape,)))
     if any(n < 0 for n in found):
         raise UsageError(f"{name}: extents are at least 0, not {list(found)}")
     return found
@@ -96,6 +96,7 @@ def _counted(start: int | float, stop: int | float, step: int | float, dtype: Ki
 
 def linspace(start: float, stop: float, /, num: int, *, dtype: Kind = None, endpoint: bool = True) -> TensorNode:
     """`num` equally spaced numbers from start to stop, which is one of them if `endpoint`."""
+    num = size(num)
     if num < 0:
         raise UsageError(f"linspace: {num} numbers")
     kind = dtype_of(dtype) if dtype is not None else default_float()
@@ -126,7 +127,7 @@ def all_of(tests: Sequence[TensorNode]) -> TensorNode | None:
 
 def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Kind = None) -> TensorNode:
     """Ones where column = row + k."""
-    row, column = _rows_and_columns(n_rows, n_rows if n_cols is None else n_cols)
+    row, column = _rows_and_columns(*shape_of((n_rows, n_rows if n_cols is None else n_cols), "eye"))
     return cast(column.eq(row + k), dtype_of(dtype) if dtype is not None else default_float())
 
 

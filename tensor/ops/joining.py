@@ -15,7 +15,7 @@ from ..graph.primitives import cast, const, elementwise, expand, gather, iota, r
 from ..graph.promotion import Scalar, promote
 from ..graph.symbolic_sizes import SymbolicSize, int_size, size, symbolic
 from ..leaves import from_numpy, values
-from .creation import all_of, along, bound_tests
+from .creation import all_of, along, bound_tests, shape_of
 from .elementwise import choose
 from .indexing import take
 from .movement import dims, expand_dims, part
@@ -180,7 +180,7 @@ def _at(x: TensorNode, places: TensorNode, d: int) -> TensorNode:
 
 def tile(x: TensorNode, repetitions: Sequence[int], /) -> TensorNode:
     """The whole array `repetitions[d]` times along dimension d."""
-    times = (1,) * (len(x.shape) - len(repetitions)) + tuple(repetitions)
+    times = (1,) * (len(x.shape) - len(repetitions)) + shape_of(repetitions, "tile")
     x = reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape)
     before = x.shape
     for d, (n, t) in enumerate(zip(before, times)):
@@ -199,8 +199,7 @@ def repeat(x: TensorNode, repeats: int | TensorNode, /, *, axis: int | None = No
         x, axis = reshape(x, (x.count,)), 0
     (d,) = dims(x, axis, "repeat")
     if not isinstance(repeats, TensorNode):
-        if repeats < 0:
-            raise UsageError(f"repeat: {repeats} times")
+        (repeats,) = shape_of((repeats,), "repeat")
         if isinstance(repeats, SymbolicSize):
             at = iota(int_size("repeat", x.shape[d] * repeats))
             return _at(x, at // repeats, d)
@@ -214,7 +213,7 @@ def _counted(x: TensorNode, repeats: TensorNode, d: int) -> TensorNode:
     import numpy as np
 
     counts = values(repeats)
-    if counts.ndim > 1 or (counts.size and int(counts.min()) < 0):
-        raise UsageError("repeat: the counts must be a vector of whole numbers of at least 0")
+    if counts.ndim > 1 or counts.dtype.kind not in "biu" or (counts.size and int(counts.min()) < 0):
+        raise UsageError("repeat: a count is a whole number of at least 0, or there is a vector of them")
     counts = np.broadcast_to(counts, (x.shape[d],))
     return take(x, from_numpy(np.repeat(np.arange(x.shape[d]), counts), range=(0, max(0, x.shape[d] - 1))), axis=d)

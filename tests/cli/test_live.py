@@ -20,6 +20,7 @@ class Best:
     gflops: float | None = 1740.4
     gbytes_s: float | None = 10.2
     roofline_pct: float | None = 87.4
+    value: float | None = None
 
 
 class Clock:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tilewright as tw
 from tilewright import Tensor, nn, xp
+from tilewright.ir.errors import UsageError
 
 pytestmark = pytest.mark.many
 
@@ -114,6 +115,16 @@ def test_numbers_beside_tensors(name: str, kind: str) -> None:
 def test_sizes_axes_and_places(name: str) -> None:
     agrees(PLACES[name], "float32", [k for k in INTS if abs(k) < 1000])
     agrees(PLACES[name], "float32", (0.5, 2.0, math.nan))
+
+
+@pytest.mark.parametrize(
+    "make", [xp.zeros, xp.eye, lambda k: xp.full((k, 2), 1.0), lambda k: xp.linspace(0, 1, k), lambda k: xp.ones(3).repeat(k)]
+)
+def test_a_size_that_is_no_whole_number_is_an_error(make: Callable[[Any], Any]) -> None:
+    for k in (0.5, 2.0, np.float32(2)):
+        with pytest.raises(UsageError, match="whole number"):
+            make(k)
+    assert make(np.int64(2)).shape == make(2).shape
 
 
 @pytest.mark.parametrize("name", PYTHON)
