@@ -144,8 +144,8 @@ def objective(asked: str | Sequence[str] | None) -> str:
                 f"no objective is called {name!r}{f'; did you mean {near[0]}?' if near else ''} (there are {', '.join(there)}, and "
                 "module:Class or file.py:Class)"
             )
-    if len(names) == 1 and own(names[0]) is not None:
-        return names[0]
+    if len(names) == 1:
+        return names[0]  # an entry point is imported by the search that needs it (`own`)
     text = ",".join(n for n in OBJECTIVES if n in names)
     if len(names) > 2 or len(names) != len(set(names)) or ("," in text and text not in FRONTS) or len(text.split(",")) != len(names):
         raise UsageError(f"an objective is one of {', '.join(there)}, or two such as time,energy; not {','.join(names)}")

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...cache.keys import Numerics, allowed, for_text, policy, with_numerics
 from ...cache.objective_types import TIME, objective
+from ...files.plugins import is_path
 from ...files.write_file import decoded
 from ...ir.argument_checks import LARGEST
 from ...ir.errors import OptError, TilewrightError, UsageError
@@ -319,6 +320,14 @@ class _Reader:
             return {**said, "why": f"the kernel file {file} changed since the lock was written: {mend}"}
         return {**said, "record": known}
 
+    def _placed(self, said: Any, fail: Callable[[str], UsageError]) -> Any:
+        """What is said, but `file.py:thing` with the file's place, which is where kernels' files may lie."""
+        file, _, thing = said.rpartition(":") if isinstance(said, str) else ("", "", "")
+        if not file.endswith(".py"):
+            return said
+        self._inside(file, fail)
+        return f"{self.folder / file}:{thing}"
+
     def _inside(self, file: str, fail: Callable[[str], UsageError]) -> None:
         """A file's place: below the manifest's folder, links followed, unless the manifest is trusted."""
         if self.files == "all":
@@ -364,6 +373,10 @@ class _Reader:
 
     def _how(self, both: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> dict[str, Any]:
         out: dict[str, Any] = {}
+        both = both | {key: self._placed(both[key], fail(key)) for key in ("objective", "strategy") if key in both}
+        unrun = {key for key in ("objective", "strategy") if self.files == "none" and isinstance(both.get(key), str) and is_path(both[key])}
+        if "objective" in unrun:
+            raise fail("objective")(f"{both['objective']} is not run to ask for its name: name a package's entry point, or add --trust")
         try:
             if "budget" in both:
                 out["budget"] = parse_seconds(both["budget"])
@@ -371,7 +384,8 @@ class _Reader:
                 said = both["objective"]
                 out["objective"] = objective([str(x) for x in said] if isinstance(said, list) else str(said))
             if "strategy" in both:
-                out["strategy"] = strategies.check(both["strategy"] if isinstance(both["strategy"], str) else repr(both["strategy"]))
+                asked = both["strategy"] if isinstance(both["strategy"], str) else repr(both["strategy"])
+                out["strategy"] = asked if "strategy" in unrun else strategies.check(asked)
         except UsageError as e:
             at = next((k for k in ("budget", "objective") if k in both and k not in out), "strategy")
             raise fail(at)(str(e)) from None

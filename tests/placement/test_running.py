@@ -24,12 +24,12 @@ def few() -> list[PlannedRun]:
     return [drawn_plan(2, draw, name, least) for name, least in (("zb-v", 2), ("gpipe", 1), ("dualpipe", 2))]
 
 
-def _over(backend: str, plans: list[PlannedRun], **options: int) -> list[launcher.Ran]:
+def _over(backend: str, plans: list[PlannedRun], kill: int | None = None) -> list[launcher.Ran]:
     try:
         launcher.check(backend)
     except PlanError as e:
         pytest.skip(str(e))
-    return launcher.run_plans(plans, backend=backend, **options)  # type: ignore[arg-type]
+    return launcher.run_plans(plans, backend=backend, kill=kill)
 
 
 @pytest.mark.slow

@@ -310,3 +310,28 @@ def test_the_examples_lock_is_theirs() -> None:
     from tilewright.search.manifest.tune_all import wanted
 
     assert [wanted(e) for e in looked] == [wanted(e) for e in ran] and looked
+
+
+def test_import_paths_run_only_where_kernels_files_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.cache.objective_types._registered", {})
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path, (inside := tmp_path / "inside")):
+        folder.mkdir(exist_ok=True)
+        (folder / "own.py").write_text(
+            f"open({str(folder / 'ran')!r}, 'w').close()\nfrom tilewright.search import Objective\n"
+            "class Half(Objective):\n    name = 'half'\n    def value(self, m): return m.t_med / 2\n"
+        )
+    file = inside / "k.toml"
+    entry = '[targets.a]\ndevice = "cpu"\ntarget = "znver5"\nthreads = 1\n[[kernel]]\nname = "add"\nshapes = ["m=8,n=16"]\n'
+    file.write_text(f'{entry}strategy = "own.py:Half"\n')
+    assert load(file, files="none").entries[0].strategy == f"{inside}/own.py:Half"
+    file.write_text(f'{entry}objective = "own.py:Half"\n')
+    with pytest.raises(UsageError, match=r"line 8, .*own.py:Half is not run to ask for its name: .* add --trust"):
+        load(file, files="none")
+    assert not (inside / "ran").exists()
+    assert load(file).entries[0].objective == "half" and (inside / "ran").exists()
+    for key in ("strategy", "objective"):
+        file.write_text(f'{entry}{key} = "../own.py:Half"\n')
+        with pytest.raises(UsageError, match=r"own.py is not below the manifest's folder"):
+            load(file)
+    assert not (tmp_path / "ran").exists()
