@@ -71,6 +71,7 @@ _LANGUAGES = {
             "OpenCL",
             groups=True,
             prefetch=True,
+            instructions=True,
             shuffles="subgroups",
             halves="fp16",
             fuses=True,

@@ -123,7 +123,8 @@ class Target:
         multiprocessors, shared and L2 memory are part of it, since schedules are fitted to them."""
         if self.kind == "gpu":
             return f"{self.lang}:{self.cpu}:{self.cores}mp:{self.shared}:{self.l2}:{'+'.join(sorted(self.features))}"
-        return f"{self.lang}:{self.arch}:{self.cpu}:{'+'.join(sorted(self.features))}"
+        by = self.name if self.groups else self.cpu  # the name of an OpenCL device tells drivers apart
+        return f"{self.lang}:{self.arch}:{by}:{'+'.join(sorted(self.features))}"
 
     @property
     def language(self) -> Language:

@@ -333,7 +333,9 @@ def target_of(d: Mapping[str, Any]) -> Target:
     if driver == "pocl" and (kind := d["name"].partition("-")[0]) not in ("pthread", "cpu"):
         driver = f"pocl-{_word(kind)}"  # POCL_DEVICES: it has several for one processor, such as `basic`, which has one thread
     base = machine()  # whole: TILEWRIGHT_TARGET lowers the code that we make, and here the driver chooses instructions
-    return as_target(f"{driver}-{base.name}", f"{driver}-{base.cpu}", "cpu", frozenset(features), d["units"], d["shared"], d["group"], base)
+    if driver.startswith("pocl"):
+        features |= base.features  # it compiles for this processor, and assembles what instructions our text has
+    return as_target(f"{driver}-{base.name}", base.cpu, "cpu", frozenset(features), d["units"], d["shared"], d["group"], base)
 
 
 def _word(name: str) -> str:

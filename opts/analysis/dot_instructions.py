@@ -39,7 +39,7 @@ class Fit:
 def fitting(target: Target, nest: Nest, lane: Node) -> Fit | None:
     """The instruction of `target` for the sum of products `nest` with its lanes along `lane`."""
     loaded = [x.src[0] if x.op == "cast" else x for x in nest.expr.src]
-    if nest.expr.op != "mul" or any(x.op != "load" for x in loaded) or target.lang not in ("llvm", "c"):
+    if nest.expr.op != "mul" or any(x.op != "load" for x in loaded) or not target.language.instructions:
         return None
     if sum(lane in axes_of(*x.src) for x in loaded) != 1:
         return None
@@ -112,7 +112,7 @@ def scaled_dot(target: Target, nest: Nest, axis: Node) -> ScaledDot | None:
         or made.combine != "add"
         or made.dtype is not float32
         or made.order is not None
-        or target.lang not in ("llvm", "c")
+        or not target.language.instructions
     ):
         return None
     factors = list(_factors(nest.expr))

@@ -165,7 +165,7 @@ def _row(s: ScheduleBuilder, o: Opt) -> Instruction | TensorRow:
         raise OptError(f"{o}: there is no instruction row {name!r} ({s.target.name} has: {has})")
     if row.flag not in s.target.features:
         raise OptError(f"{o}: {s.target.name} cannot execute {name}, it lacks {row.flag} (its rows: {has})")
-    if (s.target.lang != "cuda") if isinstance(row, TensorRow) else s.target.lang not in ("llvm", "c"):
+    if (s.target.lang != "cuda") if isinstance(row, TensorRow) else not s.target.language.instructions:
         raise OptError(f"{o}: {s.target.lang} code cannot name {name}")
     return row
 

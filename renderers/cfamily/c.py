@@ -13,7 +13,6 @@ from ...ir.dtypes import DType, bool_, float32, float64, index, int64, uint64
 from ...ir.errors import BuildError
 from ...program.abi import entry
 from ...program.program import Instr, Mem, Phase, Program, Val, statements
-from ...targets.instructions import BY_NAME
 from ...targets.languages import language
 from ...targets.target import Target
 from . import c_helpers as helpers
@@ -215,11 +214,7 @@ class CEmitter(CFamilyEmitter):
         self.line(f"__builtin_prefetch({at});")
 
     def dot(self, s: Instr, out: Val) -> None:
-        row = BY_NAME.get(str(s.attr))
-        if row is None or [(v.dtype, v.lanes) for v in s.args] not in row.operands:
-            raise BuildError(f"dot {s.attr} of {', '.join(v.type for v in s.args)} is not an operation of Programs")
-        if row.flag not in self.target.features:
-            raise BuildError(f"{self.target.name} has no {row.name} (it lacks {row.flag})")
+        row = self.row(s)
         acc, a, b = (self.of(v)[0] for v in s.args)
         self.define(out, [f"{helpers.dot(self, row, s.args[1].lanes)}({acc}, {a}, {b})"])
 

@@ -20,6 +20,7 @@ from ...program.abi import arguments
 from ...program.facts import INT32, Intervals, inside
 from ...program.ops import ASYNCS, READS, WRITES
 from ...program.program import Block, For, Instr, Mem, Phase, Program, Roles, Val, statements, touched
+from ...targets.instructions import BY_NAME, Instruction
 from ...targets.languages import Language
 from ...targets.target import Target
 from .c_types import bits_of, finite, form, memory, pieces, round_to, unsigned, wrap
@@ -39,6 +40,11 @@ class Dialect(ABC):
     """What a helper function begins with."""
     narrow_scalars: ClassVar[bool] = True
     """Whether index scalars that fit are 32-bit integers (vectors of them always are)."""
+
+    @property
+    def notes_sums(self) -> bool:
+        """Whether `CFamilyEmitter.sums` is wanted."""
+        return False
 
     picks_extremes: ClassVar[bool] = False
     """Whether a choice between what was compared is an operation of its own."""
@@ -123,6 +129,10 @@ class Dialect(ABC):
     def root_guess(self, x: str, form: DType, width: int) -> str:
         """1/√x within a part in 2700."""
         raise BuildError(f"{self.LANGUAGE.title} has no root_guess: lower the kernel for the target it is rendered for")
+
+    def apart(self, at: str, mem: Mem, out: Val) -> str:
+        """The pointer for the load of a scalar, where that is not to become part of another load."""
+        return at
 
     @abstractmethod
     def address(self, pointer: str) -> str:
@@ -238,6 +248,8 @@ class CFamilyEmitter(Dialect):
         """Scalars that are in every lane of a vector, by the vector's id."""
         self.less: dict[int, tuple[Val, Val]] = {}
         """What comparisons of vectors of floats ask: whether the first is less, by the result's id."""
+        self.sums: dict[int, tuple[Val, Val]] = {}
+        """Indices that are sums of two that are not negative, where the language wants to know: (the one of an outer loop, the other)."""
         self._pieces: dict[int, list[str]] = {}
         self._masks: dict[int, DType] = {}
         self._splats: dict[int, Val] = {}
@@ -246,6 +258,15 @@ class CFamilyEmitter(Dialect):
         self.arguments = arguments(program.signature, target)
         self.params = [a.name for a in self.arguments if a.kind == "param"]
         self.pointers = self._name_pointers()
+
+    def row(self, s: Instr) -> Instruction:
+        """The row of `targets.instructions` that a `dot` names."""
+        row = BY_NAME.get(str(s.attr))
+        if row is None or [(v.dtype, v.lanes) for v in s.args] not in row.operands:
+            raise BuildError(f"dot {s.attr} of {', '.join(v.type for v in s.args)} is not an operation of Programs")
+        if row.flag not in self.target.features:
+            raise BuildError(f"{self.target.name} has no {row.name}: leave out TC, or render for a target that has it")
+        return row
 
     # forms and names ---------------------------------------------------------------------------------------------------
     def form(self, v: Val, width: int = 1) -> DType:

@@ -274,6 +274,11 @@ def _arithmetic(e: CFamilyEmitter, s: Instr) -> None:
         each(e, s, out, work, lambda w, a, b: f"{a} {sign} {b}")
     else:
         each(e, s, out, work, lambda w, a, b: wrapping(e, sign, a, b, work, w))
+    if e.notes_sums and s.op == "add" and out.dtype is index and out.lanes == 1:
+        outer, inner = sorted(s.args, key=lambda v: v.depth)
+        ranges = [e.intervals.of(v) for v in s.args]
+        if outer.depth < inner.depth and all(r is not None and r[0] >= 0 for r in ranges):
+            e.sums[out.id] = outer, inner
 
 
 def _minmax(e: CFamilyEmitter, s: Instr) -> None:

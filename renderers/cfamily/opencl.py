@@ -6,17 +6,19 @@ where the target has it, and cl_khr_subgroup_shuffle, or Intel's cl_intel_subgro
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar
 
-from ...ir.dtypes import DType, bool_, float32, uint16
+from ...ir.dtypes import DType, bool_, float32, int32, uint16
 from ...ir.errors import BuildError
 from ...program.abi import entry
-from ...program.program import Mem, Program
+from ...program.program import Instr, Mem, Program, Val, statements
+from ...targets.instructions import Instruction
 from ...targets.languages import has, language
 from ...targets.target import Target
 from . import c_ops
 from .c_emitter import GroupEmitter, atom, prelude
-from .c_types import memory
+from .c_types import memory, unsigned
 
 LANGUAGE = language("opencl")
 OPS = c_ops.table(LANGUAGE)
@@ -60,6 +62,11 @@ class OpenClEmitter(GroupEmitter):
         "uint64": "ulong", "uint32": "uint", "uint16": "ushort", "uint8": "uchar", "bool": "bool",
     }  # fmt: skip
     LONG = ("L", "UL")
+
+    @property
+    def notes_sums(self) -> bool:
+        return self.target.kind == "cpu"
+
     INLINE = "static "
 
     def kernel(self, name: str) -> list[str]:
@@ -107,6 +114,17 @@ class OpenClEmitter(GroupEmitter):
 
     def lane(self, x: str, i: int) -> str:
         return f"{x}.s{i:x}" if x.isidentifier() else f"({x}).s{i:x}"
+
+    def permute(self, a: str, b: str, picks: list[int], form: DType, width: int) -> str | None:
+        if self.target.kind != "cpu":
+            return None
+        # (of vectors that are written out lane by lane, some of PoCL's code is a chain of insertions)
+        names = ", ".join(f"i{n}" for n in range(width))
+        name, order = f"permute_{self.type(form, width)}", f"({self.type(unsigned(form), width)})({names})"
+        text = _builtin(
+            "__builtin_shufflevector", name, f"a, b, {names}", f"__builtin_shufflevector(a, b, {names})", f"shuffle2(a, b, {order})"
+        )
+        return f"{self.need(name, text)}({a}, {b}, {', '.join(map(str, picks))})"
 
     def reinterpret(self, x: str, src: DType, dst: DType, width: int) -> str:
         if width == 1 and not src.is_float:
@@ -160,6 +178,72 @@ class OpenClEmitter(GroupEmitter):
             text = f"static {u} narrow_half{n}({f} x) {{ {us} y; vstore_half{m}_rte({x}, 0, (__private half *)&y); return y{cut}; }}"
         return self.need(f"{way}_half{n}", text)
 
+    # instructions of processors, which drivers that are built on clang assemble ------------------------------------------
+    def dot(self, s: Instr, out: Val) -> None:
+        row = self.row(s)
+        acc, a, b = (self._words(v, row) for v in s.args)
+        self.define(out, [f"{self._dot(row)}({acc}, {a}, {b})"])
+
+    def _words(self, v: Val, row: Instruction) -> str:
+        """An operand as one vector of 32-bit words, as many as the row has lanes: the sums as they are, a group for all lanes in each."""
+        pieces, widths, f = self.of(v), self.widths(v), self.form(v, 2)
+        if f.size == 4:
+            return pieces[0]
+        words = [f"as_{self.type(int32, w * f.size // 4)}({x})" for x, w in zip(pieces, widths, strict=True)]
+        return f"({self.type(int32, row.n)})({', '.join(words)})"
+
+    def _dot(self, row: Instruction) -> str:
+        """A function of the sums and both operands as words."""
+        acc, words, vex = self.type(row.c, row.n), self.type(int32, row.n), "%{vex%} " if row.flag == "avxvnni" else ""
+        mnemonic = row.name.removesuffix("vl").removesuffix("256")
+        if row.halves == 1:
+            return self._assembly(f"dot_{row.name}", f"{vex}{mnemonic} %2, %1, %0", {"acc": acc, "a": words, "b": words})
+        add = self._assembly("pairs", f"{mnemonic} %2, %1, %0", {"": words, "a": words, "b": words})
+        signed = self._assembly("upper_bytes", "vpsraw $8, %1, %0", {"": words, "x": words})
+        even, odd = (f"{add}({a} & 0xff00ff, {signed}({b}))" for a, b in (("a", "b << 8"), ("(a >> 8)", "b")))
+        return self.need(
+            f"dot_{row.name}", f"static {acc} dot_{row.name}({acc} acc, {words} a, {words} b) {{ return acc + {even} + {odd}; }}"
+        )
+
+    def scale2(self, x: str, n: str, form: DType, width: int) -> str:
+        if "avx512" not in self.target.features:
+            return super().scale2(x, n, form, width)
+        return self._lanewise("scale2", f"vscalefp{'d' if form.size == 8 else 's'} %2, %1, %0", [x, n], form, width)
+
+    def root_guess(self, x: str, form: DType, width: int) -> str:
+        if "sse41" not in self.target.features or form is not float32:
+            return super().root_guess(x, form, width)
+        mnemonic = "vrsqrt14ps" if "avx512" in self.target.features else "vrsqrtps" if "avx2" in self.target.features else "rsqrtps"
+        return self._lanewise("root_guess", f"{mnemonic} %1, %0", [x], form, width)
+
+    def _lanewise(self, name: str, text: str, args: list[str], form: DType, width: int) -> str:
+        """An instruction of each element: of vectors that registers hold, in more than one where those are shorter, of part of one else."""
+        least, most = 16 // form.size, self.target.vector_bytes // form.size
+        whole, names = min(max(width, least), most), "xy"[: len(args)]
+        one = self._assembly(f"{name}{whole}", text, {"": self.type(form, whole)} | dict.fromkeys(names, self.type(form, whole)))
+        if width == whole:
+            return f"{one}({', '.join(args)})"
+        v = self.type(form, width)
+        if width < whole:
+            given, cut = (f"({self.type(form, whole)})({', '.join([x] * (whole // width))})" for x in names), "s0" if width == 1 else "s01"
+            made = f"{one}({', '.join(given)}).{cut}"
+        else:
+            lanes = ["".join(f"{i:x}" for i in range(at, at + whole)) for at in range(0, width, whole)]
+            parts = [", ".join(f"{x}.s{part}" for x in names) for part in lanes]
+            made = f"({v})({', '.join(f'{one}({part})' for part in parts)})"
+        one = self.need(f"{name}{width}", f"static {v} {name}{width}({', '.join(f'{v} {x}' for x in names)}) {{ return {made}; }}")
+        return f"{one}({', '.join(args)})"
+
+    def _assembly(self, name: str, text: str, values: dict[str, str]) -> str:
+        """A function that is one instruction. `values`: the type of its result, and those of its operands by name; a result that has a name
+        is an operand as well. (Assemblers take any instruction; that the processor has it is known by the target's features.)"""
+        (made, result), *operands = values.items()
+        out, declared = ("+" if made else "=") + "v", "" if made else f"{result} made; "
+        given = ", ".join(f"{t} {n}" for n, t in values.items() if n)
+        reads = ", ".join(f'"v"({n})' for n, _ in operands)
+        body = f'{declared}__asm__("{text}" : "{out}"({made or "made"}) : {reads}); return {made or "made"};'
+        return self.need(name, f"static {result} {name}({given}) {{ {body} }}")
+
     def barrier(self) -> None:
         self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if self.fences() else ''});")
 
@@ -177,6 +261,18 @@ class OpenClEmitter(GroupEmitter):
 
     def address(self, pointer: str) -> str:
         return f"(size_t){pointer}"
+
+    @cached_property
+    def _spread_out(self) -> set[int]:
+        """Scalars that become vectors, by id."""
+        return {s.args[0].id for s in statements(self.phase.body) if isinstance(s, Instr) and s.op == "splat"}
+
+    def apart(self, at: str, mem: Mem, out: Val) -> str:
+        # neighbours that are loaded in a loop LLVM would keep for the next round, gather, and permute out of vectors: an instruction
+        # that loads an element into all lanes is best (gradients of convolutions in half the time)
+        if self.target.kind != "cpu" or not out.depth or not mem.dtype.is_float or mem.dtype.narrow or out.id not in self._spread_out:
+            return at
+        return f"(({self._space(mem.space)} const volatile {self.type(mem.dtype)} *){at})"
 
     # memory ----------------------------------------------------------------------------------------------------------
     def load_vector(self, at: str, mem: Mem, width: int, align: int) -> str:

@@ -242,7 +242,7 @@ def test_targets() -> None:
         4,
         1 << 20,
     )
-    assert cpu.name == f"pocl-{here.name}" and cpu.features == {"fp64"} and not cpu.simt
+    assert (cpu.name, cpu.cpu, cpu.features) == (f"pocl-{here.name}", here.cpu, here.features | {"fp64"}) and not cpu.simt
     assert (gpu.kind, gpu.vector_bytes, gpu.warp, gpu.max_threads, gpu.shared) == ("gpu", 16, 1, 1024, 65536)
     assert gpu.name == "gfx1100" and gpu.cpu == "advanced-micro-devices-inc.-gfx1100" and gpu.features == {"fp64", "fp16", "subgroups"}
     assert gpu.l2 == gpu.l3 == GPU["cache"]

@@ -11,9 +11,9 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void matmul_p0(__global 
         int v3 = j2 * 32;
         int v4 = v3 + v1;
         int v5 = j2 * 16;
-        float8 v6 = vload8(0, p_B + v4);
+        float8 v6 = vload8(0, (p_B + v1) + v3);
         *(__local float8 *)(scratch0 + v5) = v6;
-        float8 v7 = vload8(0, p_B + v4 + 8);
+        float8 v7 = vload8(0, (p_B + v1) + v3 + 8);
         *(__local float8 *)(scratch0 + v5 + 8) = v7;
     }
     for (int j8 = 0; j8 < 12; j8 += 6) { // m
@@ -35,12 +35,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void matmul_p0(__global 
             int v24 = j10 * 16;
             float8 v25 = *(__local const float8 *)(scratch0 + v24);
             float8 v26 = *(__local const float8 *)(scratch0 + v24 + 8);
-            float v27 = p_A[v23];
-            float v28 = p_A[v23 + 20];
-            float v29 = p_A[v23 + 40];
-            float v30 = p_A[v23 + 60];
-            float v31 = p_A[v23 + 80];
-            float v32 = p_A[v23 + 100];
+            float v27 = ((__global const volatile float *)(p_A + v9))[j10];
+            float v28 = ((__global const volatile float *)(p_A + v9))[j10 + 20];
+            float v29 = ((__global const volatile float *)(p_A + v9))[j10 + 40];
+            float v30 = ((__global const volatile float *)(p_A + v9))[j10 + 60];
+            float v31 = ((__global const volatile float *)(p_A + v9))[j10 + 80];
+            float v32 = ((__global const volatile float *)(p_A + v9))[j10 + 100];
             float8 v33 = fma((float8)(v27), v25, v11);
             float8 v34 = fma((float8)(v27), v26, v12);
             float8 v35 = fma((float8)(v28), v25, v13);
@@ -68,17 +68,17 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void matmul_p0(__global 
         }
         int v45 = j8 * 32;
         int v46 = v45 + v1;
-        vstore8(v11, 0, p_C + v46);
-        vstore8(v12, 0, p_C + v46 + 8);
-        vstore8(v13, 0, p_C + v46 + 32);
-        vstore8(v14, 0, p_C + v46 + 40);
-        vstore8(v15, 0, p_C + v46 + 64);
-        vstore8(v16, 0, p_C + v46 + 72);
-        vstore8(v17, 0, p_C + v46 + 96);
-        vstore8(v18, 0, p_C + v46 + 104);
-        vstore8(v19, 0, p_C + v46 + 128);
-        vstore8(v20, 0, p_C + v46 + 136);
-        vstore8(v21, 0, p_C + v46 + 160);
-        vstore8(v22, 0, p_C + v46 + 168);
+        vstore8(v11, 0, (p_C + v1) + v45);
+        vstore8(v12, 0, (p_C + v1) + v45 + 8);
+        vstore8(v13, 0, (p_C + v1) + v45 + 32);
+        vstore8(v14, 0, (p_C + v1) + v45 + 40);
+        vstore8(v15, 0, (p_C + v1) + v45 + 64);
+        vstore8(v16, 0, (p_C + v1) + v45 + 72);
+        vstore8(v17, 0, (p_C + v1) + v45 + 96);
+        vstore8(v18, 0, (p_C + v1) + v45 + 104);
+        vstore8(v19, 0, (p_C + v1) + v45 + 128);
+        vstore8(v20, 0, (p_C + v1) + v45 + 136);
+        vstore8(v21, 0, (p_C + v1) + v45 + 160);
+        vstore8(v22, 0, (p_C + v1) + v45 + 168);
     }
 }

@@ -22,6 +22,7 @@ from tilewright.targets.instructions import Instruction
 
 ITEMS = 7
 rows = pytest.mark.parametrize("row", instructions.ROWS, ids=lambda r: r.name)
+WAYS = [pytest.param(run, id="llvm"), pytest.param(run_text.c, id="c"), pytest.param(run_text.opencl, id="opencl", marks=pytest.mark.slow)]
 TARGET = {"avx512vnni": "cascadelake", "avx512bf16": "znver5", "avxvnni": "alderlake", "avx512": "skylake-avx512", "avx2": "haswell"}
 
 
@@ -67,7 +68,7 @@ def test_the_interpreter_steps_every_lane(row: Instruction, threads: int) -> Non
 
 
 @rows
-@pytest.mark.parametrize("way", [run, run_text.c], ids=["llvm", "c"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.covering
 def test_each_lane_may_have_a_group_of_its_own(way: Any, row: Instruction) -> None:
     x = operands(row, 5, row.n)
@@ -101,7 +102,7 @@ def test_llvm_emits_the_instruction_and_no_other(row: Instruction) -> None:
 
 @pytest.mark.many
 @rows
-@pytest.mark.parametrize("way", [run, run_text.c], ids=["llvm", "c"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.covering
 def test_native_code_agrees_with_the_interpreter(way: Any, row: Instruction) -> None:
     target = targets.host()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -254,6 +255,7 @@ def test_vector_and_integer_constants() -> None:
 # it.
 
 
+POCL = pytest.param(partial(run_text.opencl, target=targets.host()), id="opencl", marks=pytest.mark.slow)
 HERE = "avx512" in targets.host().features
 type_ = pytest.mark.parametrize("name", ["float32", "float64"])
 LANES = (1, 2, 3, 4, 8, 13, 16, 24, 40)
@@ -289,7 +291,7 @@ def same_of_scale2(got: Any, want: Any) -> None:
 @pytest.mark.many
 @type_
 @pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize("way", [interp, run, run_text.c], ids=["interpreter", "llvm", "c"])
+@pytest.mark.parametrize("way", [*(pytest.param(w, id=n) for w, n in ((interp, "interpreter"), (run, "llvm"), (run_text.c, "c"))), POCL])
 @pytest.mark.covering
 def test_it_is_ldexp(way: Any, lanes: int, name: str) -> None:
     if way is not interp and not HERE:
@@ -343,6 +345,14 @@ X86 = targets.host().arch == "x86_64"
 
 def program_of_root_guess(lanes: int, items: int, name: str = "float32") -> Program:
     return elementwise([name], name, lanes, lanes * items, lambda b, x: b.op("root_guess", x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [1, 3, 8, 24])
+def test_pocl_is_as_near(lanes: int) -> None:
+    x, y = np.ldexp(np.linspace(1.0, 4.0, 8 * lanes), np.arange(8 * lanes) - 99).astype(np.float32), np.zeros(8 * lanes, np.float32)
+    run_text.opencl(program_of_root_guess(lanes, 8), [x, y], target=targets.host())
+    assert (np.abs(y * np.sqrt(x.astype(np.float64)) - 1.0) <= 1.5 / 4096).all()
 
 
 @pytest.mark.parametrize("lanes", [1, 3, 8, 24])
