@@ -13,7 +13,7 @@ from . import generate, language
 
 @dataclass(frozen=True)
 class Config:
-    """A model's shapes."""
+    """A model's shapes. `hidden`: 0 for four times the width; `scales`: what queries of each layer are multiplied by beside 1 / √head."""
 
     layers: int = 2
     heads: int = 4
@@ -21,6 +21,8 @@ class Config:
     tokens: int = 256
     context: int = 128
     eps: float = 1e-5
+    hidden: int = 0
+    scales: tuple[float, ...] = ()
     act: str | None = None
 
     @property
@@ -46,7 +48,15 @@ def config_of(said, context=None):
     layers, heads, width, tokens, places = language.sizes(said, ("n_layer", "n_head", "n_embd", "vocab_size", "n_positions"))
     if width % heads:
         raise tw.UsageError(f"{heads} heads do not divide a width of {width}")
-    return Config(layers, heads, width, tokens, min(places, context or places), float(said.get("layer_norm_epsilon", 1e-5)))
+    hidden = language.sizes(said, ("n_inner",))[0] if said.get("n_inner") is not None else 0
+    scales = [
+        (1.0 if said.get("scale_attn_weights", True) else (width // heads) ** 0.5)
+        / (i + 1 if said.get("scale_attn_by_inverse_layer_idx") else 1)
+        for i in range(layers)
+    ]
+    return Config(
+        layers, heads, width, tokens, min(places, context or places), float(said.get("layer_norm_epsilon", 1e-5)), hidden, tuple(scales)
+    )
 
 
 def params_of(tensors, config):
@@ -67,10 +77,10 @@ def params_of(tensors, config):
         return p
 
     def layer(i):
-        at, d = f"{prefix}h.{i}.", config.width
+        at, d, hidden = f"{prefix}h.{i}.", config.width, config.hidden or 4 * config.width
         return {
             "ln1": norm(at + "ln_1"), "qkv": dense(at + "attn.c_attn", d, 3 * d), "out": dense(at + "attn.c_proj", d, d), "ln2": norm(at + "ln_2"),
-            "up": dense(at + "mlp.c_fc", d, 4 * d), "down": dense(at + "mlp.c_proj", 4 * d, d),
+            "up": dense(at + "mlp.c_fc", d, hidden), "down": dense(at + "mlp.c_proj", hidden, d),
         }  # fmt: skip
 
     embed = tensors[f"{prefix}wte.weight"]
@@ -122,19 +132,19 @@ def dense(p, x, act):
     return x @ (p["w"].decoded() if io.is_packed(p["w"]) else p["w"].astype(x.dtype)) + p["b"]
 
 
-def attention(p, x, cache, at, config):
+def attention(p, x, cache, at, config, scale=1.0):
     """Queries of x (n, width) on all keys up to their own place. Keys and values are put into the cache."""
     n = x.shape[0]
     q, k, v = (t.reshape(n, config.heads, config.head).permute(1, 0, 2) for t in dense(p["qkv"], x, config.act).split(3, -1))
-    return dense(p["out"], cache.attended(at, q, k, v), config.act)
+    return dense(p["out"], cache.attended(at, q if scale == 1 else q * scale, k, v), config.act)
 
 
 def model(p, caches, tokens, at, config, last=slice(-1, None)):
     """Logits of tokens (n,) that stand at the places `at` and after (or at `language.Places`); `last`: of which tokens, the last one by default."""
     places = at.place if isinstance(at, language.Places) else tw.xp.minimum(tw.xp.arange(tokens.shape[0]) + at, config.context - 1)
     x = io.rows(p["embed"], tokens) + io.rows(p["places"], places)
-    for layer, cache in zip(p["layers"], caches, strict=True):
-        x = x + attention(layer, norm(layer["ln1"], x, config), cache, at, config)
+    for layer, cache, scale in zip(p["layers"], caches, config.scales or [1.0] * config.layers, strict=True):
+        x = x + attention(layer, norm(layer["ln1"], x, config), cache, at, config, scale)
         up = dense(layer["up"], norm(layer["ln2"], x, config), config.act)
         x = x + dense(layer["down"], nn.gelu(up, approximate="tanh"), config.act)
     return io.linear(norm(p["ln"], x[last], config), p["head"], act=config.act)[:, : config.tokens]

@@ -4,6 +4,7 @@ tensors."""
 from math import prod
 from typing import NamedTuple
 
+import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by its name then)
 import numpy as np
 import tilewright as tw
 from tilewright import Tensor, xp
@@ -46,7 +47,7 @@ class Kept(_Fields, Attended):
     @staticmethod
     def empty(heads, context, head, dtype="float32"):
         """Nothing is kept yet. Memory is taken when it is written."""
-        return Kept(*(Tensor(xp.zeros((heads, places(context), head), dtype=dtype).numpy()) for _ in range(2)))
+        return Kept(*(Tensor(np.zeros((heads, places(context), head), dtype)) for _ in range(2)))
 
     def write(self, at, k, v):
         """Keys and values (heads, n, head) of the places from `at` on."""
@@ -111,7 +112,7 @@ class KeptTogether(_Fields):
     @staticmethod
     def empty(slots, heads, context, head, dtype="float32"):
         """Nothing is kept yet. Memory is taken when it is written."""
-        return KeptTogether(*(Tensor(xp.zeros((slots, context, heads, head), dtype=dtype).numpy()) for _ in range(2)))
+        return KeptTogether(*(Tensor(np.zeros((slots, context, heads, head), dtype)) for _ in range(2)))
 
     def attended(self, at, q, k, v, window=None):
         """Queries (heads, n, head) on all keys of their own sequences up to their own places, (n, heads · head), as `Attended` has it."""

@@ -1,4 +1,5 @@
-"""The process in which `tune model FOLDER_OR_GGUF` tunes a language model: `python -m tilewright.examples.tune_process PATH OPTIONS`.
+"""The process in which `tune model FOLDER_OR_GGUF` tunes a language model, and `tune report --tokens` runs it:
+`python -m tilewright.examples.tune_process PATH OPTIONS`.
 
 OPTIONS is a JSON object. What happens is written to standard output, a JSON object a line."""
 
@@ -12,8 +13,10 @@ import numpy as np
 import tilewright as tw
 from tilewright import io
 from tilewright.bridges.model_tuning import EventLines, accept, search
+from tilewright.cli.functions.profile import Profile
 from tilewright.search import parse_seconds
 from tilewright.tensor.capture.jit_options import JitOptions
+from tilewright.tensor.running.observers import observing
 
 from . import generate, gpt2_text, llama
 
@@ -21,11 +24,35 @@ PROMPT, TOKENS, FIRST = 128, 16, 0.7
 """Tokens of the prompt that is timed, tokens that are made after it, and the share of the budget for kernels that make tokens: they run most."""
 
 
+def read(path):
+    """(model, params, config) of a model's files. Raises UsageError."""
+    module = gpt2_text if io.open_model(path).config.get("model_type") == "gpt2" else llama
+    params, config, _ = generate.loaded(path, module.config_of, module.params_of)
+    return module.model, params, config
+
+
+def token(path, **options):
+    """What a token of a model's files does: its seconds, those of each of its kernels, and bytes. A dict for JSON. Raises UsageError."""
+    decoder = generate.Decoder(*read(path), **options)
+
+    def burst():
+        decoder.forget()
+        return [(time.perf_counter(), decoder.feed([0]))[0] for _ in range(min(TOKENS, decoder.config.context))] + [time.perf_counter()]
+
+    burst()
+    whole, profile = np.median([np.median(np.diff(burst())) for _ in range(3)]), Profile()
+    with observing(profile.told):
+        runs = len(burst()) - 1
+    kernels = [
+        asdict(r) | {"calls": r.calls / runs, "seconds": r.seconds / runs, "nbytes": r.nbytes * r.calls / runs, "gbytes_s": r.gbytes_s}
+        for r in profile.rows()
+    ]
+    return {"seconds": float(whole), "weights": generate.bytes_of(decoder.params), "kernels": kernels}
+
+
 def tune(path, budget="60s", watcher=None, **options):
     """Tune the kernels of a model's files, those of a token first. Returns a TunedModel; its times are of a prompt and some tokens. Raises UsageError."""
-    file = io.open_model(path)
-    module = gpt2_text if file.config.get("model_type") == "gpt2" else llama
-    params, config, _ = generate.loaded(path, module.config_of, module.params_of)
+    model, params, config = read(path)
     prompt = np.arange(min(PROMPT, config.context // 2)) % config.tokens
     tokens = min(TOKENS, config.context - len(prompt) - 1)
 
@@ -36,7 +63,7 @@ def tune(path, budget="60s", watcher=None, **options):
             pass
         return time.perf_counter() - begin
 
-    before = generate.Decoder(module.model, params, config, **options, tune="list")
+    before = generate.Decoder(model, params, config, **options, tune="list")
     timed(before)
     whole = parse_seconds(budget)
     parts = [
@@ -47,16 +74,19 @@ def tune(path, budget="60s", watcher=None, **options):
 
 
 def main(arguments):
-    """Tune; 0, or 2 where the model or what is asked of it is not as it must be."""
+    """Tune, or say what a token does; 0, or 2 where the model or what is asked of it is not as it must be."""
     path, text = arguments
     lines = EventLines(os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)
+    options = json.loads(text)
     try:
-        tuned = tune(path, watcher=lines, **json.loads(text))
+        if options.pop("token", False):
+            lines.say("token", **token(path, **options))
+        else:
+            lines.say("tuned", **asdict(tune(path, watcher=lines, **options)), fallbacks=[])
     except tw.TilewrightError as e:
         lines.say("failed", error=str(e))
         return 2
-    lines.say("tuned", **asdict(tuned), fallbacks=[])
     return 0
 
 

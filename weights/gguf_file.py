@@ -79,6 +79,19 @@ def _text(file: MappedFile) -> str:
     return file.bytes(file.number("<Q")).decode("utf-8", "replace")
 
 
+def _texts(file: MappedFile, count: int) -> list[str]:
+    """As `_text` reads each: a tokenizer has hundreds of thousands."""
+    found, at = [], file.at
+    for _ in range(count):
+        begin, at = at + 8, at + 8 + int.from_bytes(file.memory[at : at + 8], "little")
+        if at > file.size:
+            file.at = begin - 8
+            _text(file)  # says what is wrong
+        found.append(file.memory[begin:at].decode("utf-8", "replace"))
+    file.at = at
+    return found
+
+
 def _value(file: MappedFile, kind: int, depth: int = 0) -> Any:
     if kind in SCALARS:
         return file.number(SCALARS[kind])
@@ -91,7 +104,7 @@ def _value(file: MappedFile, kind: int, depth: int = 0) -> Any:
         return file.array(np.dtype(SCALARS[inner]), (count,)).tolist()
     if count > (file.size - file.at) // 8:  # a text or an array has at least so many bytes
         file.wrong(f"its metadata has an array of {count} elements at byte {file.at}: more than the file can hold")
-    return [_value(file, inner, depth + 1) for _ in range(count)]
+    return _texts(file, count) if inner == STRING else [_value(file, inner, depth + 1) for _ in range(count)]
 
 
 def _place(file: MappedFile) -> tuple[str, tuple[int, ...], str, int]:

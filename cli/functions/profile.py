@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ...ir.kernel import Kernel
+    from ...tensor.capture.kernel_lookup import FoundKernel
     from ...tensor.running.observers import Event
     from ..terminal.style import Listing
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 MOST_TRACED = 1_000_000
 """Events that a trace holds at most."""
-TUNED = ("exact", "NumPy")
+TUNED = ("exact", "NumPy", "loop")
 """Origins of what a search would not change."""
 _TRACKS = {"kernel": 1, "numpy": 1, "graph": 2, "build": 2}
 
@@ -40,7 +41,7 @@ _TRACKS = {"kernel": 1, "numpy": 1, "graph": 2, "build": 2}
 class ProfileRow:
     """All calls of one kernel. `seconds`: together; `flops` and `nbytes`: of one call (bytes: compulsory traffic);
     `roofline_s`: the least that one call can take, None where the machine's limits are not known; `origin`: where the
-    schedule is from ('exact', 'stale', 'nearest', 'start'; 'NumPy' for its own code)."""
+    schedule is from ('exact', 'stale', 'nearest', 'start'; 'NumPy' for its own code, 'loop' for kernels that a loop runs)."""
 
     name: str
     device: str
@@ -67,7 +68,8 @@ class ProfileRow:
 class _Sum:
     name: str
     device: str
-    kernel: Kernel | None
+    kernel: Kernel | FoundKernel | None
+    kind: str = "kernel"
     calls: int = 0
     seconds: float = 0.0
     threads: int = 0
@@ -98,19 +100,21 @@ class Profile:
             calls, seconds = self._rest.get(event.kind, (0, 0.0))
             self._rest[event.kind] = calls + 1, seconds + event.seconds
             return
-        key = self._identity(event.subject) if event.kind == "kernel" else f"numpy {event.name}"
-        row = self._sums.setdefault((key, event.device), _Sum(event.name, event.device, event.subject))
+        key = f"{event.kind} {event.name}" if event.subject is None else self._identity(event.subject)
+        row = self._sums.setdefault((key, event.device), _Sum(event.name, event.device, event.subject, event.kind))
         row.calls += 1
         row.seconds += event.seconds
         row.threads = max(row.threads, event.threads)
 
-    def _identity(self, kernel: Kernel) -> str:
+    def _identity(self, kernel: Kernel | FoundKernel) -> str:
         """Equal for kernels that mean the same; remembered by object, which is kept so that its id stays its own."""
         found = self._named.get(id(kernel))
         if found is None:
             from ...plan import canonical_of
+            from ...tensor.capture.kernel_lookup import FoundKernel
 
-            found = self._named[id(kernel)] = kernel, canonical_of(kernel).identity
+            name = kernel.artefact if isinstance(kernel, FoundKernel) else canonical_of(kernel).identity
+            found = self._named[id(kernel)] = kernel, name
         return found[1]
 
     def rows(self) -> list[ProfileRow]:
@@ -161,26 +165,31 @@ def gains(rows: Sequence[ProfileRow]) -> list[tuple[ProfileRow, float]]:
 
 def _row(s: _Sum) -> ProfileRow:
     if s.kernel is None:
-        return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, "NumPy", 1)
+        return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, "NumPy" if s.kind == "numpy" else "loop", 1)
     from ...devices import get
     from ...heuristics.contraction_order import necessary
     from ...ir.cost import cost
     from ...measure.roofline import roofline
+    from ...tensor.capture.kernel_lookup import FoundKernel
     from ...tensor.running.compiled_kernels import any_for
 
+    place = get(s.device)
+    limits = place.limits()
+    if isinstance(s.kernel, FoundKernel):
+        k, threads = s.kernel, s.threads or 1
+        least = None if limits is None else max(k.nbytes / limits.bandwidth(threads, writes=False), k.flops / limits.peak(threads))
+        return ProfileRow(s.name, s.device, s.calls, s.seconds, k.flops, k.nbytes, least or None, k.origin, threads)
     compiled = any_for(s.kernel, s.device)
     threads = s.threads or (compiled.threads if compiled is not None else 1)
     if s.kernel.symbols:
         return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, compiled.origin if compiled else "start", threads)
     work = cost(necessary(s.kernel))
-    place = get(s.device)
-    limits = place.limits()
     roof = roofline(s.kernel, limits, threads, target=place.target, rotating=False).seconds if limits is not None else None
     return ProfileRow(s.name, s.device, s.calls, s.seconds, work.flops, work.bytes, roof, compiled.origin if compiled else "start", threads)
 
 
 # profile ----------------------------------------------------------------------------------------------------
-ORIGINS = {"exact": "green", "stale": "yellow", "tree": "green", "nearest": "yellow", "start": "magenta", "NumPy": "dim"}
+ORIGINS = {"exact": "green", "stale": "yellow", "tree": "green", "nearest": "yellow", "start": "magenta", "NumPy": "dim", "loop": "dim"}
 _PARTS = {"matmul": "magenta", "conv": "magenta", "attention": "magenta", "softmax": "yellow", "layernorm": "yellow", "rmsnorm": "yellow",
           "logsumexp": "yellow", "sum": "yellow", "max": "yellow", "mean": "yellow", "gather": "blue", "scatter": "blue"}  # fmt: skip
 

@@ -65,6 +65,12 @@ def report(p: Grammar) -> None:
     p.add_path(
         "--graph", use=READS, metavar="FILE.py:FUNCTION", help="with --html: also what this function of tensors becomes (`tune graph`)"
     )
+    p.add_path(
+        "--tokens",
+        use=READS,
+        metavar="FOLDER_OR_GGUF",
+        help="instead: what a token of this language model reads, and which kernels are not at the speed of memory",
+    )
 
 
 def watch(p: Grammar) -> None:

@@ -31,6 +31,10 @@ def run(args: Namespace) -> int:
     """Print the best measurement of every kernel the arguments name, or write the page."""
     from ... import cache
 
+    if args.tokens:
+        from . import token_costs
+
+        return token_costs.run(args)
     graph, studies = _graph(args), _studies(args)
     with cache.open(args.cache) as store:
         if args.format == "t4" and not args.html:

@@ -31,10 +31,10 @@ def run(args: Namespace) -> int:
     if args.cache is not None:
         with cache.open(args.cache) as store:
             store.ensure_writable()  # a file that is no cache is said at once
-    module, arguments = _onnx(args) if args.model.endswith(".onnx") else _files(args) if _is_files(args.model) else _pytorch(args)
+    module, arguments = _onnx(args) if args.model.endswith(".onnx") else _files(args) if is_files(args.model) else _pytorch(args)
     out = console(sys.stderr if args.json == "-" else None)
     result: dict[str, Any] = {}
-    for event in _events(module, arguments):
+    for event in events(module, arguments):
         what = event.pop("event")
         if what == "failed":
             raise UsageError(event["error"])
@@ -90,7 +90,7 @@ def _onnx(args: Namespace) -> tuple[str, list[str]]:
     return "bridges.onnx", [args.model, _options(args, sizes=sizes_by_name(args.shape) or None)]
 
 
-def _is_files(model: str) -> bool:
+def is_files(model: str) -> bool:
     """Whether this names a language model's files."""
     return model.endswith((".gguf", ".bin")) or Path(model).is_dir()
 
@@ -124,7 +124,7 @@ def sizes_by_name(text: str | None, ranges: bool = False) -> dict[str, Any]:
     return found
 
 
-def _events(module: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
+def events(module: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
     command = [sys.executable, "-m", f"tilewright.{module}.tune_process", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...devices import BoundCall, BoundLoop, Executable, Packed
     from ...ir.kernel import Kernel
     from ...plan import Replay
+    from .kernel_lookup import FoundKernel
 
 
 class SharedArena:
@@ -47,7 +48,8 @@ _arenas: dict[str, list[SharedArena]] = {}
 
 @dataclass(frozen=True, slots=True)
 class LinkedCall:
-    """A call of the list: of a kernel's executable, NumPy's code (`host`), or a loop. `name`: for people; `kernel`: where it is known."""
+    """A call of the list: of a kernel's executable, NumPy's code (`host`), or a loop. `name`: for people; `kernel`: where it is known; `kept`:
+    else what a record kept of it."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -56,6 +58,7 @@ class LinkedCall:
     host: HostCall | None = None
     kernel: Kernel | None = None
     loop: LinkedLoop | None = None
+    kept: FoundKernel | None = None
 
     @property
     def native(self) -> bool:
@@ -530,7 +533,7 @@ class _NativeSegment:
                     replay.run(*arrays.values)
                 continue
             call = c.executable.bind([known[s] for s in c.executable.signature.symbols], bound.packed)
-            with timed("kernel", c.name, program.device, c.kernel, c.executable.threads):
+            with timed("kernel", c.name, program.device, c.kernel or c.kept, c.executable.threads):
                 call(*at)
 
     def patch(self, where: list[int]) -> None:

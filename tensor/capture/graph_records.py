@@ -263,7 +263,7 @@ def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], g
             k = kernels[_index(kernel, kernels)]
             if len(inputs) + len(outputs) != len(k.executable.signature.params):
                 raise ValueError("a call does not fit its kernel")
-            linked.append(LinkedCall(read, written, str(name), k.executable))
+            linked.append(LinkedCall(read, written, str(name), k.executable, kept=k))
         else:
             call = nodes[_index(host, nodes)].arg
             if not isinstance(call, HostCall):

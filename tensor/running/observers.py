@@ -16,8 +16,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What took from `start` for `seconds` (of `time.perf_counter`). `subject`: the Kernel, or None; `threads`: as many
-    as it may use, 0 where that is not known."""
+    """What took from `start` for `seconds` (of `time.perf_counter`). `subject`: the Kernel, what a record
+    kept of it (`FoundKernel`), or None; `threads`: as many as it may use, 0 where that is not known."""
 
     kind: str
     name: str
