@@ -18,7 +18,8 @@ class StageRules:
     `wait`: it waits for a pass that comes within so many seconds rather than begin a W. `late`: W that it may put off
     while passes are ready (None: any number). `drain`: in the place of `wait`, once it has no forward passes left.
     `backward_first`: of a ready F and a ready B it takes B; else they take turns. `deep`: of several chunks it takes
-    the one nearest to the model's end first."""
+    the one nearest to the model's end first. `level`: it begins a W rather than be idle for longer than any stage has been so far (as the heuristic of
+    Zero Bubble's ZB-V, arXiv 2401.10241)."""
 
     ahead: float = 0.0
     wait: float = 0.0
@@ -26,6 +27,7 @@ class StageRules:
     backward_first: bool = False
     deep: bool = True
     drain: float | None = None
+    level: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,12 +155,13 @@ class ListScheduler:
         _, backward = problem.earliest()
         self._first = [min(backward[k] for k in own) for own in self._own]
         self._last = [""] * p
+        self._free, self._idle = [0.0] * p, [0.0] * p
         self.orders: list[list[tuple[str, int, int]]] = [[] for _ in range(p)]
         self.step = self._run()
 
     def _run(self) -> float:
         p = len(self.orders)
-        heap, free = [(0.0, r) for r in range(p)], [0.0] * p
+        heap, free = [(0.0, r) for r in range(p)], self._free
         start, left = [-1.0] * p, 3 * self._m * len(self._stage)
         while heap:
             now, r = heapq.heappop(heap)
@@ -171,6 +174,8 @@ class ListScheduler:
                 continue
             if start[r] < 0:
                 start[r] = now
+            else:
+                self._idle[r] += now - free[r]
             end = free[r] = now + self._cost[k]["FBW".index(kind)]
             self._finish(r, kind, k, end, heap)
             left -= 1
@@ -210,7 +215,7 @@ class ListScheduler:
             return "B", b, soon
         if f >= 0:
             return "F", f, soon
-        if w >= 0 and soon - now >= self._patience(r):
+        if w >= 0 and self._fills(r, now, soon):
             return "W", w, soon
         return "", -1, soon
 
@@ -230,14 +235,17 @@ class ListScheduler:
             if soon <= now and (w < 0 or rules.late is None or late <= rules.late):
                 self._at[r] += 1
                 return kind, k, soon
-        if w >= 0 and (soon <= now or soon - now >= self._patience(r)):
+        if w >= 0 and (soon <= now or self._fills(r, now, soon)):
             return "W", w, soon
         return "", -1, soon
 
-    def _patience(self, r: int) -> float:
-        """Seconds that the stage would rather wait than begin a W."""
+    def _fills(self, r: int, now: float, soon: float) -> bool:
+        """Whether the stage begins a W rather than wait for what comes `soon`."""
         rules = self._rules[r]
-        return rules.wait if rules.drain is None or any(self._done[k][0] < self._m for k in self._own[r]) else rules.drain
+        drains = rules.drain is not None and all(self._done[k][0] == self._m for k in self._own[r])
+        if soon - now >= (rules.drain if drains and rules.drain is not None else rules.wait):
+            return True
+        return rules.level and self._idle[r] + soon - self._free[r] > max(self._idle)
 
     def _finish(self, r: int, kind: str, k: int, end: float, heap: list[tuple[float, int]]) -> None:
         which = "FBW".index(kind)

@@ -64,7 +64,7 @@ class PlannedPasses:
             compute = op.flops * share > balance * moved(op, way.local)
             self.tasks.append(OverlapTask(op.name, "compute" if compute else "memory"))
             if phase != "weight":  # those are added up once a step
-                self._send(way.collectives)
+                self._send(way.adding(op))
 
     def _send(self, collectives: Sequence[Collective]) -> None:
         for c in collectives:

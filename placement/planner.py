@@ -280,16 +280,17 @@ class _Planner:
     def _part(self, layers: range, mesh: Mesh, m: int, in_flight: int, memory: float) -> PlannedPart:
         """Layers split over a mesh. Parts of equally many layers of which none, or the same end, is the model's are split alike."""
         key = (len(layers), layers.start == 0, layers.stop == self.model.layers, tuple(axis.n for axis in mesh), m, in_flight, memory)
-        graph = self.model.part(layers, self.batch // m)
         if key not in self.solved:
             try:
-                self.solved[key] = self._solved(graph, layers, mesh, m, in_flight, memory)
+                self.solved[key] = self._solved(self.model.part(layers, self.batch // m), layers, mesh, m, in_flight, memory)
             except PlanError as e:
                 self.solved[key] = e
         found = self.solved[key]
         if isinstance(found, PlanError):
             raise found
-        return found if found.layers == layers else replace(found, layers=layers, plan=renamed(found.plan, graph))
+        if found.layers == layers:
+            return found
+        return replace(found, layers=layers, plan=renamed(found.plan, self.model.part(layers, self.batch // m)))
 
     def _least(self, layers: range, mesh: Mesh, m: int, in_flight: int) -> float:
         """Bytes of a device, at least."""

@@ -124,8 +124,8 @@ class _LocalSearch:
                 self._offer([rules] * p, None)
         if self._chunks > 1:
             for order in _first_orders(self.problem):
-                for wait in (0.0, 0.5, 0.9, 1.0):
-                    self._offer([StageRules(wait=wait * w)] * p, order)
+                for wait, level in ((0.0, False), (0.5, False), (0.9, False), (1.0, False), (1.0, True)):
+                    self._offer([StageRules(wait=wait * w, level=level)] * p, order)
         while not self._over() and (self._best is not None or self.tried < GIVE_UP):
             if self._best is None or (self._chunks > 1 and self._draw.random() < 0.3):
                 late = self._draw.choice((None, 1, 3))
@@ -168,6 +168,7 @@ class _LocalSearch:
                 {"drain": draw.uniform(0.0, 3.0) * part.weight},
                 {"late": draw.choice((None, 0, 1, 2, 3, 4, 6, 8, 12, self.problem.stages))},
                 {"backward_first": draw.random() < 0.5},
+                {"level": draw.random() < 0.5},
                 *([{"deep": draw.random() < 0.5}] if self._chunks > 1 else []),
             )
         )

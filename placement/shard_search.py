@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 from .collectives import Mesh, MeshAxis
@@ -17,6 +19,8 @@ from .shardings import Collective, Layout, Price, Sharding, laid_out_anew, layou
 
 LIMITED_GAP = 2e-3
 """How near to the optimum a plan must be under a limit of memory, where the last per mille takes minutes."""
+MOST_RATES = 8
+"""Prices on memory that are tried."""
 Allowed = Callable[[ShardOp | ShardArray, Sharding | Layout], bool]
 """Whether an operation may be split, or an array stored, so."""
 NEEDS_SCIPY = "plans need SciPy and mpi4py: pip install 'tilewright[plans]'"
@@ -72,19 +76,73 @@ class _ProgramNode:
     count: int = 1
     """How many there are that are split as this one."""
 
-    def layout(self, k: int) -> Layout:
-        option = self.options[k]
-        found: Layout = option.writes if isinstance(option, Sharding) else option
-        return found
+    def layouts(self, read: int = -1) -> list[Layout]:
+        """How each option takes what it reads there; -1: how it leaves what it makes, or stores it."""
+        return [x if not isinstance(x, Sharding) else x.writes if read < 0 else x.reads[read] for x in self.options]
 
 
 @dataclass
+class _ProgramEdge:
+    """An array goes from the first of two nodes to the second. `price`: seconds by the number of its layout at each end; `at`: the number of each
+    option's layout, at each end."""
+
+    ends: tuple[_ProgramNode, _ProgramNode]
+    price: Any
+    at: list[Any]
+
+    def keep(self, end: int, options: Any) -> None:
+        """Only these options, and the layouts that they have, are left at an end."""
+        import numpy as np
+
+        used, self.at[end] = np.unique(self.at[end][options], return_inverse=True)
+        self.price = self.price.take(used, end)
+
+
 class _LinearProgram:
-    costs: list[float] = field(default_factory=list)
-    memory: list[float] = field(default_factory=list)
-    rows: list[tuple[dict[int, float], float]] = field(default_factory=list)
-    """Equations: coefficients by variable, and what their sum is."""
-    whole: int = 0
+    """One option of each choice; and for each edge how much of each pair of layouts, of which the sums are what was chosen at its ends."""
+
+    def __init__(self, choices: Mapping[str, _ProgramNode], edges: Sequence[_ProgramEdge]) -> None:
+        import numpy as np
+        from scipy.sparse import csr_array
+
+        self.choices = choices
+        costs, memory, rows = [], [], []
+        for n, c in enumerate(choices.values()):
+            c.at = len(costs)
+            costs += [c.count * x for x in c.cost]
+            memory += [c.count * x for x in c.memory]
+            rows += [(n, k, 1.0) for k in range(c.at, len(costs))]
+        self._whole, count, n = len(costs), len(costs), len(choices)
+        for edge in edges:
+            costs += edge.price.ravel().tolist()
+            pairs = np.arange(count, len(costs)).reshape(edge.price.shape)
+            count = len(costs)
+            for end, at, sums in zip(edge.ends, edge.at, (pairs, pairs.T)):
+                rows += [(n + k, int(x), 1.0) for k, row in enumerate(sums) for x in row]
+                rows += [(n + int(k), end.at + i, -1.0) for i, k in enumerate(at)]
+                n += len(sums)
+        self.costs, self.memory = np.array(costs), np.array(memory + [0.0] * (count - self._whole))
+        r, c, x = zip(*rows)
+        self._sums, self._one = csr_array((x, (r, c)), shape=(n, count)), np.arange(n) < len(choices)
+
+    def least(self, costs: Any, time_limit: float, memory: float = math.inf) -> tuple[Any, bool]:
+        """The variables of the cheapest choices, and whether that is proven. Raises PlanError."""
+        import numpy as np
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        limits = [LinearConstraint(self._sums, self._one, self._one)]
+        if not math.isinf(memory):
+            limits.append(LinearConstraint(self.memory / memory, -np.inf, 1.0 + 1e-9))
+        options = {"time_limit": time_limit, "mip_rel_gap": 1e-6 if math.isinf(memory) else LIMITED_GAP}
+        whole = np.arange(len(costs)) < self._whole
+        found = milp(costs / max(costs.max(), 1e-30), constraints=limits, integrality=whole, bounds=Bounds(0, 1), options=options)
+        if found.x is None:
+            raise PlanError(f"no plan was found in {time_limit:g} s: {found.message}")
+        return found.x, found.status == 0
+
+    def chosen(self, x: Any) -> dict[str, int]:
+        """The option of each choice."""
+        return {c.name: int(x[c.at : c.at + len(c.options)].argmax()) for c in self.choices.values()}
 
 
 def search_shardings(
@@ -105,32 +163,53 @@ def search_shardings(
     `microbatches`: how often a step does all but add up gradients and update parameters; `in_flight`: of how many the
     activations are kept at once. `equal_layers`: layers between the first and the last that are equal are split equally, all of
     them, or under a limit of memory runs of 1, 2, 3, ... of them, of which any number can be made. Raises PlanError where nothing fits, with the least memory that would."""
-    try:
-        import numpy as np
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array
-    except ImportError:
-        raise PlanError(NEEDS_SCIPY) from None
-    same = _same(graph, not math.isinf(memory)) if equal_layers else {}
-    choices = _choices(graph, mesh, price, allowed, as_alpa, (microbatches, in_flight), same)
-    if (least := _least(choices)) > memory * (1 + 1e-9):
-        raise PlanError(f"no plan fits into {memory:.4g} bytes a device: {least:.4g} bytes is the least, on {_named(mesh)}")
-    program = _program(graph, mesh, choices, _edges(graph, same), microbatches)
-    n = len(program.costs)
-    data = [(r, c, x) for r, (row, _) in enumerate(program.rows) for c, x in row.items()]
-    matrix = csr_array(([x for _, _, x in data], ([r for r, _, _ in data], [c for _, c, _ in data])), shape=(len(program.rows), n))
-    right = np.array([b for _, b in program.rows])
-    whole = np.array([1] * program.whole + [0] * (n - program.whole))
-    limits = [LinearConstraint(matrix, right, right)]
-    if not math.isinf(memory):
-        limits.append(LinearConstraint(np.array(program.memory) / memory, -np.inf, 1.0 + 1e-9))
-    options = {"time_limit": time_limit, "mip_rel_gap": 1e-6 if math.isinf(memory) else LIMITED_GAP}
-    costs = np.array(program.costs) / max(max(program.costs), 1e-30)
-    found = milp(costs, constraints=limits, integrality=whole, bounds=Bounds(0, 1), options=options)
-    if found.x is None:
-        raise PlanError(f"no plan was found in {time_limit:g} s: {found.message}")
-    chosen = {c.name: int(np.argmax(found.x[c.at : c.at + len(c.options)])) for c in choices.values()}
-    return _plan(graph, mesh, choices, chosen, price, found.status == 0, same)
+    if find_spec("scipy") is None:
+        raise PlanError(NEEDS_SCIPY)
+    limited = not math.isinf(memory)
+
+    def program(same: Mapping[str, str]) -> _LinearProgram:
+        choices = _choices(graph, mesh, price, allowed, as_alpa, (microbatches, in_flight), same)
+        if (least := _least(choices)) > memory * (1 + 1e-9):
+            raise PlanError(f"no plan fits into {memory:.4g} bytes a device: {least:.4g} bytes is the least, on {_named(mesh)}")
+        edges = _edges(graph, mesh, choices, same, microbatches)
+        _prune(choices, edges, limited)
+        return _LinearProgram(choices, edges)
+
+    same = _same(graph, False) if equal_layers else {}
+    found = program(same)
+    if not limited:
+        x, proven = found.least(found.costs, time_limit)
+    elif (near := _within(found, memory, time_limit)) is not None:
+        x, proven = near, True
+    else:
+        same = _same(graph, True) if equal_layers else {}
+        found = program(same)
+        x, proven = found.least(found.costs, time_limit, memory)
+    return _plan(graph, mesh, found.choices, found.chosen(x), price, proven, same)
+
+
+def _within(program: _LinearProgram, memory: float, time_limit: float) -> Any:
+    """A solution that fits into memory and is within `LIMITED_GAP` of the best, by Lagrangian relaxation: with a price on memory there is no limit, and
+    what such a solution costs, less the price of the limit, is a bound. None where no price gives one."""
+    fits: tuple[float, float, Any] | None = None
+    over, rate, bound = (0.0, 0.0), 0.0, 0.0
+    for _ in range(MOST_RATES):
+        x, proven = program.least(program.costs + rate * program.memory, time_limit)
+        cost, held = float(program.costs @ x), float(program.memory @ x)
+        bound = max(bound, cost + rate * (held - memory))
+        if held > memory * (1 + 1e-9):
+            over = cost, held
+        elif fits is None or cost < fits[0]:
+            fits = cost, held, x
+        if not proven:
+            return None
+        if fits is None:
+            rate = 8 * rate or cost / held
+        elif fits[0] <= bound * (1 + LIMITED_GAP):
+            return fits[2]
+        else:
+            rate = (fits[0] - over[0]) / (over[1] - fits[1])
+    return None
 
 
 def least_memory(graph: ShardGraph, mesh: Mesh, allowed: Allowed | None = None, in_flight: int = 1) -> float:
@@ -188,13 +267,17 @@ def _choices(
     return found
 
 
-def _edges(graph: ShardGraph, same: Mapping[str, str]) -> dict[tuple[str, str, int, float], int]:
-    """(who makes an array, who reads it, which of its reads, its bytes), and how many there are; an update's result goes back to its parameter
-    (-1)."""
-    made, found = graph.made_by, Counter[tuple[str, str, int, float]]()
+def _edges(
+    graph: ShardGraph, mesh: Mesh, choices: Mapping[str, _ProgramNode], same: Mapping[str, str], microbatches: int
+) -> list[_ProgramEdge]:
+    """Each array to each reader; those of layers that stand for others as often as these are. What goes from a node to itself is added to its
+    options' cost."""
+    import numpy as np
+
+    made, counts = graph.made_by, Counter[tuple[str, str, int, float]]()
 
     def add(source: str, target: str, k: int, name: str) -> None:
-        found[same.get(source, source), same.get(target, target), k, graph.arrays[name].nbytes] += 1
+        counts[same.get(source, source), same.get(target, target), k, graph.arrays[name].nbytes] += 1
 
     for op in graph.ops:
         for k, (name, _) in enumerate(op.reads):
@@ -202,7 +285,55 @@ def _edges(graph: ShardGraph, same: Mapping[str, str]) -> dict[tuple[str, str, i
             add(name if maker is None else f"op {maker.name}", f"op {op.name}", k, name)
     for op in graph.updates():
         add(f"op {op.name}", op.writes[0], -1, op.writes[0])
+
+    @functools.cache
+    def prices(nbytes: float, made: tuple[Layout, ...], read: tuple[Layout, ...]) -> Any:
+        return np.array([[seconds(laid_out_anew(nbytes, a, b, mesh), mesh) for b in read] for a in made])
+
+    found = []
+    for (source, target, k, nbytes), count in counts.items():
+        ends = choices[source], choices[target]
+        layouts = ends[0].layouts(), ends[1].layouts(k)
+        of = [{x: n for n, x in enumerate(dict.fromkeys(each))} for each in layouts]
+        at = [np.array([numbers[x] for x in each]) for numbers, each in zip(of, layouts)]
+        price = count * (1 if _once(graph, ends[1], k) else microbatches) * prices(nbytes, tuple(of[0]), tuple(of[1]))
+        if source == target:
+            ends[0].cost = [x + y / ends[0].count for x, y in zip(ends[0].cost, price[at[0], at[1]].tolist())]
+        else:
+            found.append(_ProgramEdge(ends, price, at))
     return found
+
+
+def _prune(choices: Mapping[str, _ProgramNode], edges: Sequence[_ProgramEdge], limited: bool) -> None:
+    """Leaves out options in whose place another costs no more, and where memory is limited holds no more, whatever is chosen around them (dead-end
+    elimination: Goldstein, Biophysical Journal 66, 1994)."""
+    import numpy as np
+
+    around: dict[str, list[tuple[_ProgramEdge, int]]] = {name: [] for name in choices}
+    for edge in edges:
+        for k in (0, 1):
+            around[edge.ends[k].name].append((edge, k))
+    waiting = dict.fromkeys(choices)
+    while waiting:
+        node = choices[waiting.popitem()[0]]
+        cost, held = node.count * np.array(node.cost), np.array(node.memory)
+        more = np.subtract.outer(cost, cost)
+        for edge, k in around[node.name]:
+            table, at = edge.price if k == 0 else edge.price.T, edge.at[k]
+            more += (table[:, None] - table).min(axis=2)[at[:, None], at]
+        slack = 1e-12 * cost.max()
+        spare = (more >= -slack) & (held[:, None] >= held)
+        if not limited:
+            spare |= more > slack
+        kept = np.ones(len(cost), bool)
+        for n in reversed(range(len(cost))):
+            kept[n] = False
+            kept[n] = not (spare[n] & kept).any()
+        if not kept.all():
+            node.options, node.cost, node.memory = ([x for x, k in zip(of, kept) if k] for of in (node.options, node.cost, node.memory))
+            for edge, k in around[node.name]:
+                edge.keep(k, kept)
+                waiting[edge.ends[1 - k].name] = None
 
 
 def _same(graph: ShardGraph, limited: bool) -> dict[str, str]:
@@ -231,45 +362,6 @@ def _same(graph: ShardGraph, limited: bool) -> dict[str, str]:
                         y: found.get(x, x) for (x, _), (y, _) in zip(a.reads, b.reads) if x != y and graph.arrays[y].role == "parameter"
                     }
     return found
-
-
-def _program(
-    graph: ShardGraph, mesh: Mesh, choices: Mapping[str, _ProgramNode], edges: Mapping[tuple[str, str, int, float], int], microbatches: int
-) -> _LinearProgram:
-    """One option of each choice; and for each edge how much of each pair of options, of which the sums are what was chosen at its ends."""
-    p = _LinearProgram()
-    for c in choices.values():
-        c.at = len(p.costs)
-        p.costs += [c.count * x for x in c.cost]
-        p.memory += [c.count * x for x in c.memory]
-        p.rows.append((dict.fromkeys(range(c.at, c.at + len(c.options)), 1.0), 1.0))
-    p.whole = len(p.costs)
-    known: dict[tuple[float, Layout, Layout], float] = {}
-    for (source, target, k, nbytes), count in edges.items():
-        a, b = choices[source], choices[target]
-        price: dict[tuple[Layout, Layout], float] = {}
-        often = count * (1 if _once(graph, b, k) else microbatches)
-        groups: dict[Layout, list[int]] = {}
-        for i in range(len(a.options)):
-            groups.setdefault(a.layout(i), []).append(i)
-        ends: dict[Layout, list[int]] = {}
-        for j in range(len(b.options)):
-            ends.setdefault(b.layout(j) if k < 0 else b.options[j].reads[k], []).append(j)
-        for s in groups:
-            for t in ends:
-                if (nbytes, s, t) not in known:
-                    known[nbytes, s, t] = seconds(laid_out_anew(nbytes, s, t, mesh), mesh)
-                price[s, t] = often * known[nbytes, s, t]
-        first, pairs = len(p.costs), list(price)
-        p.costs += price.values()
-        p.memory += [0.0] * len(pairs)
-        for s, members in groups.items():
-            row = {first + n: 1.0 for n, (x, _) in enumerate(pairs) if x == s}
-            p.rows.append((row | {a.at + i: -1.0 for i in members}, 0.0))
-        for t, members in ends.items():
-            row = {first + n: 1.0 for n, (_, x) in enumerate(pairs) if x == t}
-            p.rows.append((row | {b.at + j: -1.0 for j in members}, 0.0))
-    return p
 
 
 def _once(graph: ShardGraph, reader: _ProgramNode, k: int) -> bool:
@@ -348,7 +440,7 @@ def priced(
                 laid_out_anew(graph.arrays[name].nbytes, ops[made[name].name].writes if name in made else arrays[name], target, mesh, name),
                 phase,
             )
-        sent(way.collectives, "update" if phase == "weight" else phase)
+        sent(way.adding(op), "update" if phase == "weight" else phase)
         if phase == "update":  # its result goes back to where the parameter lies
             sent(laid_out_anew(graph.arrays[op.writes[0]].nbytes, way.writes, arrays[op.writes[0]], mesh, op.writes[0]), phase)
     compute, communication = (sum(phase[k] for phase in phases.values()) for k in (0, 1))

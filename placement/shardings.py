@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
-from .collectives import Mesh
+from .collectives import Mesh, MeshAxis
 from .shard_graph import Dims, ShardArray, ShardOp
 
 Layout = tuple[int, ...]
@@ -38,6 +39,10 @@ class Sharding:
     collectives: tuple[Collective, ...]
     local: dict[str, int]
     made: float = 0.0
+
+    def adding(self, op: ShardOp) -> list[Collective]:
+        """The collectives, of this operation: operations that are alike share a sharding."""
+        return [replace(c, why=op.name) for c in self.collectives]
 
 
 def local_bytes(nbytes: float, layout: Layout, mesh: Mesh) -> float:
@@ -70,29 +75,45 @@ def _where(dims: Dims, split: Sequence[str]) -> Layout:
     return tuple(dims.index(axis) if axis and axis in dims else -1 for axis in split)
 
 
-def shardings(op: ShardOp, out: ShardArray, mesh: Mesh, as_alpa: bool = False) -> Iterator[Sharding]:
+def shardings(op: ShardOp, out: ShardArray, mesh: Mesh, as_alpa: bool = False) -> tuple[Sharding, ...]:
     """Every way to split an operation: each axis of the mesh splits one of its axes, or none. What is a part of a sum
     then is added up, into every device (all-reduce) or a piece into each (reduce-scatter). `as_alpa`: only what Alpa
     takes by default: no reduce-scatter, and no axis that is split over two axes of the mesh."""
-    free = [name for name in op.axes if name not in op.whole]
-    for split in itertools.product(("", *free), repeat=len(mesh)):
+    reads = tuple(dims for _, dims in op.reads)
+    return _shardings(tuple(op.axes.items()), reads, op.writes[1], op.whole, out.shape, out.itemsize, tuple(axis.n for axis in mesh), as_alpa)
+
+
+@functools.lru_cache(4096)
+def _shardings(
+    axes: tuple[tuple[str, int], ...],
+    reads: tuple[Dims, ...],
+    writes: Dims,
+    whole: frozenset[str],
+    shape: tuple[int, ...],
+    itemsize: int,
+    devices: tuple[int, ...],
+    as_alpa: bool,
+) -> tuple[Sharding, ...]:
+    mesh, nbytes, found = tuple(map(MeshAxis, devices)), prod(shape) * itemsize, []
+    for split in itertools.product(("", *(name for name, _ in axes if name not in whole)), repeat=len(mesh)):
         if _pointless(split, mesh) or (as_alpa and len({*split} - {""}) < sum(map(bool, split))):
             continue
-        pieces = {name: prod(axis.n for axis, at in zip(mesh, split) if at == name) for name in op.axes}
-        if any(op.axes[name] % n for name, n in pieces.items()):
+        pieces = {name: prod(n for n, at in zip(devices, split) if at == name) for name, _ in axes}
+        if any(extent % pieces[name] for name, extent in axes):
             continue
-        local = {name: extent // pieces[name] for name, extent in op.axes.items()}
-        reads = tuple(_where(dims, split) for _, dims in op.reads)
-        partial = [m for m, at in enumerate(split) if at and at in op.summed]
-        plain = _where(op.writes[1], split)
-        for to in itertools.product(range(-1, 0 if as_alpa else len(out.shape)), repeat=len(partial)):
-            writes, collectives = plain, []
+        local = {name: extent // pieces[name] for name, extent in axes}
+        plain = _where(writes, split)
+        partial = [m for m, at in enumerate(split) if at and at not in writes]
+        for to in itertools.product(range(-1, 0 if as_alpa else len(shape)), repeat=len(partial)):
+            now, collectives = plain, []
             for m, dim in zip(partial, to):
-                nbytes = local_bytes(out.nbytes, writes, mesh)
-                writes = (*writes[:m], dim, *writes[m + 1 :])
-                collectives.append(Collective("all-reduce" if dim < 0 else "reduce-scatter", m, nbytes, op.name))
-            if fits(writes, out.shape, mesh):
-                yield Sharding(split, reads, writes, tuple(collectives), local, local_bytes(out.nbytes, writes, mesh))
+                part = local_bytes(nbytes, now, mesh)
+                now = (*now[:m], dim, *now[m + 1 :])
+                collectives.append(Collective("all-reduce" if dim < 0 else "reduce-scatter", m, part, ""))
+            if fits(now, shape, mesh):
+                needs = tuple(_where(dims, split) for dims in reads)
+                found.append(Sharding(split, needs, now, tuple(collectives), local, local_bytes(nbytes, now, mesh)))
+    return tuple(found)
 
 
 def laid_out_anew(nbytes: float, source: Layout, target: Layout, mesh: Mesh, why: str = "") -> list[Collective]:
