@@ -1,6 +1,6 @@
 """Plans over devices beside the literature's figures.
 
-    python benchmarks/record.py benchmarks/plans.py [--seconds 3] [--only schedules]
+    python benchmarks/record.py benchmarks/plans.py [--seconds 2] [--only schedules]
 
 `schedules`: bubble rates that the search finds under a limit of memory, beside those that were printed (Zero Bubble's ZB-2p and ZB-V, and the
 claims for V-Half and V-Min: p/2m and 2p/3m, and these shares of the rate of 1F1B). `found` and `printed` are shares of a step; `memory` is in microbatches. `shardings`: seconds of Alpa's tests.
@@ -163,7 +163,7 @@ PARTS: dict[str, Callable[[float], None]] = {
 def main() -> int:
     """Run all parts, or one."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--seconds", type=float, default=3.0, help="for each search")
+    p.add_argument("--seconds", type=float, default=2.0, help="for each search")
     p.add_argument("--only", choices=PARTS)
     a = p.parse_args()
     for name, part in PARTS.items():

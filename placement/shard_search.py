@@ -133,7 +133,7 @@ class _LinearProgram:
         limits = [LinearConstraint(self._sums, self._one, self._one)]
         if not math.isinf(memory):
             limits.append(LinearConstraint(self.memory / memory, -np.inf, 1.0 + 1e-9))
-        options = {"time_limit": time_limit, "mip_rel_gap": 1e-6 if math.isinf(memory) else LIMITED_GAP}
+        options = {"time_limit": time_limit, "presolve": False, "mip_rel_gap": 1e-6 if math.isinf(memory) else LIMITED_GAP}
         whole = np.arange(len(costs)) < self._whole
         found = milp(costs / max(costs.max(), 1e-30), constraints=limits, integrality=whole, bounds=Bounds(0, 1), options=options)
         if found.x is None:
@@ -165,27 +165,17 @@ def search_shardings(
     them, or under a limit of memory runs of 1, 2, 3, ... of them, of which any number can be made. Raises PlanError where nothing fits, with the least memory that would."""
     if find_spec("scipy") is None:
         raise PlanError(NEEDS_SCIPY)
-    limited = not math.isinf(memory)
-
-    def program(same: Mapping[str, str]) -> _LinearProgram:
-        choices = _choices(graph, mesh, price, allowed, as_alpa, (microbatches, in_flight), same)
-        if (least := _least(choices)) > memory * (1 + 1e-9):
-            raise PlanError(f"no plan fits into {memory:.4g} bytes a device: {least:.4g} bytes is the least, on {_named(mesh)}")
-        edges = _edges(graph, mesh, choices, same, microbatches)
-        _prune(choices, edges, limited)
-        return _LinearProgram(choices, edges)
-
-    same = _same(graph, False) if equal_layers else {}
-    found = program(same)
-    if not limited:
-        x, proven = found.least(found.costs, time_limit)
-    elif (near := _within(found, memory, time_limit)) is not None:
-        x, proven = near, True
-    else:
-        same = _same(graph, True) if equal_layers else {}
-        found = program(same)
-        x, proven = found.least(found.costs, time_limit, memory)
-    return _plan(graph, mesh, found.choices, found.chosen(x), price, proven, same)
+    same = _same(graph, not math.isinf(memory)) if equal_layers else {}
+    choices = _choices(graph, mesh, price, allowed, as_alpa, (microbatches, in_flight), same)
+    if (least := _least(choices)) > memory * (1 + 1e-9):
+        raise PlanError(f"no plan fits into {memory:.4g} bytes a device: {least:.4g} bytes is the least, on {_named(mesh)}")
+    edges = _edges(graph, mesh, choices, same, microbatches)
+    _prune(choices, edges, not math.isinf(memory))
+    program = _LinearProgram(choices, edges)
+    x, proven = (None, True) if math.isinf(memory) else (_within(program, memory, time_limit), True)
+    if x is None:
+        x, proven = program.least(program.costs, time_limit, memory)
+    return _plan(graph, mesh, choices, program.chosen(x), price, proven, same)
 
 
 def _within(program: _LinearProgram, memory: float, time_limit: float) -> Any:
