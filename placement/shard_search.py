@@ -106,7 +106,9 @@ class _LinearProgram:
         from scipy.sparse import csr_array
 
         self.choices = choices
-        costs, memory, rows = [], [], []
+        costs: list[float] = []
+        memory: list[float] = []
+        rows: list[tuple[int, int, float]] = []
         for n, c in enumerate(choices.values()):
             c.at = len(costs)
             costs += [c.count * x for x in c.cost]
@@ -122,8 +124,9 @@ class _LinearProgram:
                 rows += [(n + int(k), end.at + i, -1.0) for i, k in enumerate(at)]
                 n += len(sums)
         self.costs, self.memory = np.array(costs), np.array(memory + [0.0] * (count - self._whole))
-        r, c, x = zip(*rows)
-        self._sums, self._one = csr_array((x, (r, c)), shape=(n, count)), np.arange(n) < len(choices)
+        equations, variables, factors = zip(*rows)
+        self._sums = csr_array((factors, (equations, variables)), shape=(n, count))
+        self._one = np.arange(n) < len(choices)
 
     def least(self, costs: Any, time_limit: float, memory: float = math.inf) -> tuple[Any, bool]:
         """The variables of the cheapest choices, and whether that is proven. Raises PlanError."""

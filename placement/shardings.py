@@ -79,8 +79,8 @@ def shardings(op: ShardOp, out: ShardArray, mesh: Mesh, as_alpa: bool = False) -
     """Every way to split an operation: each axis of the mesh splits one of its axes, or none. What is a part of a sum
     then is added up, into every device (all-reduce) or a piece into each (reduce-scatter). `as_alpa`: only what Alpa
     takes by default: no reduce-scatter, and no axis that is split over two axes of the mesh."""
-    reads = tuple(dims for _, dims in op.reads)
-    return _shardings(tuple(op.axes.items()), reads, op.writes[1], op.whole, out.shape, out.itemsize, tuple(axis.n for axis in mesh), as_alpa)
+    axes, reads, devices = tuple(op.axes.items()), tuple(dims for _, dims in op.reads), tuple(axis.n for axis in mesh)
+    return _shardings(axes, reads, op.writes[1], op.whole, out.shape, out.itemsize, devices, as_alpa)
 
 
 @functools.lru_cache(4096)
