@@ -218,8 +218,10 @@ def _rounded(n: int, to: int = ALIGN) -> int:
     return -(-n // to) * to
 
 
-HEAD = 16384
-"""Bytes of an instance before its arrays: more than the pool and its threads' ids take."""
+HEAD = 4096
+"""Bytes of an instance before its arrays: more than the pool takes."""
+WORKER = 256
+"""Bytes of what a pool knows of a thread."""
 
 
 def _most(program: ExportedProgram, what: Callable[[ExportedKernel], int]) -> int:
@@ -241,7 +243,7 @@ def _fixed(program: ExportedProgram) -> int:
 
 
 def _per_thread(program: ExportedProgram) -> int:
-    return _scratch(program) + ALIGN
+    return _scratch(program) + WORKER
 
 
 def _scratch(program: ExportedProgram) -> int:
@@ -286,7 +288,6 @@ struct {n}_instance {{
     const unsigned char *weights;
     int target;
     tw_pool pool;
-    tw_worker workers[TW_MOST_THREADS];
 }};
 _Static_assert(sizeof(struct {n}_instance) <= {HEAD}, "the head of an instance");
 
@@ -312,7 +313,7 @@ int {n}_open_for({n}_instance **out, void *memory, size_t bytes, const void *giv
     it->weights = (const unsigned char *)given;
     it->target = target;
     unsigned char *scratch = (unsigned char *)(((uintptr_t)it->base + {at["end"]} + 4095) / 4096 * 4096);
-    tw_open(&it->pool, threads, scratch, {_scratch(program)}, it->workers);
+    tw_open(&it->pool, threads, scratch, {_scratch(program)}, (tw_worker *)(scratch + (size_t)threads * {_scratch(program)}));
 {nl.join(states)}
     *out = it;
     return {upper}_OK;

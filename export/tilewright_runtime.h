@@ -8,12 +8,28 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #define TW_MOST_THREADS 256
-#define TW_SPINS 4000
+#define TW_SPIN_NS 60000 /* how long a worker without work looks for some before it sleeps: waking it takes as long */
 
 static inline int64_t tw_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tw_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* A moment of a loop that waits. */
+static inline void tw_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static inline int64_t tw_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -26,28 +42,34 @@ static inline int tw_has_avxvnni(void) {
 /* Items [lo, hi) of one phase of a kernel. */
 typedef void (*tw_phase)(void **arrays, int64_t *sizes, void *scratch, int64_t lo, int64_t hi);
 
+/* What a worker has in its word. */
+enum { TW_IDLE, TW_POSTED, TW_RUNNING, TW_ASLEEP, TW_STOP };
+
+struct tw_pool;
+
+typedef struct tw_worker {
+    _Atomic int mail; /* in a line of its own */
+    int number;
+    struct tw_pool *pool;
+    pthread_t id;
+    pthread_mutex_t lock; /* for a worker that sleeps */
+    pthread_cond_t wake;
+    char apart[64];
+} tw_worker;
+_Static_assert(sizeof(tw_worker) <= 256, "what an instance's memory has for each worker");
+
 typedef struct tw_pool {
     int threads;              /* those that run a phase, the caller's among them */
-    int workers;              /* those that were started */
-    int stop;                 /* under the lock */
     unsigned char *scratch;   /* `scratch_bytes` for each thread */
     size_t scratch_bytes;
-    tw_phase phase;           /* what runs now: written before `turn`, read after it */
+    tw_worker *workers;       /* from 1 on */
+    tw_phase phase;           /* what runs now: written before it is posted */
     void **arrays;
     int64_t *sizes;
     int64_t items, chunk;
+    char apart[64];
     _Atomic int64_t next;     /* the first item that nobody has taken */
-    _Atomic uint64_t turn;    /* counts phases */
-    _Atomic int left;         /* workers that are not done with this turn */
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    pthread_t ids[TW_MOST_THREADS];
 } tw_pool;
-
-typedef struct tw_worker {
-    tw_pool *pool;
-    int number;
-} tw_worker;
 
 static void tw_share(tw_pool *p, int number) {
     unsigned char *scratch = p->scratch + (size_t)number * p->scratch_bytes;
@@ -56,50 +78,64 @@ static void tw_share(tw_pool *p, int number) {
         p->phase(p->arrays, p->sizes, scratch, lo, lo + p->chunk < p->items ? lo + p->chunk : p->items);
 }
 
+/* Changes a worker's word from `from`; whether it was that. */
+static int tw_change(tw_worker *w, int from, int to) {
+    return atomic_compare_exchange_strong_explicit(&w->mail, &from, to, memory_order_acq_rel, memory_order_acquire);
+}
+
+/* Puts a word into a worker's mail, and wakes it where it sleeps. */
+static void tw_send(tw_worker *w, int what) {
+    if (atomic_exchange_explicit(&w->mail, what, memory_order_seq_cst) != TW_ASLEEP) return;
+    pthread_mutex_lock(&w->lock);
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+}
+
 static void *tw_work(void *given) {
-    tw_worker w = *(tw_worker *)given;
-    tw_pool *p = w.pool;
-    uint64_t seen = 0;
-    for (;;) {
-        for (int i = 0; i < TW_SPINS && atomic_load_explicit(&p->turn, memory_order_acquire) == seen; i++) {
+    tw_worker *w = (tw_worker *)given;
+    int64_t begin = tw_now();
+    for (unsigned i = 1;; i++) {
+        int mail = atomic_load_explicit(&w->mail, memory_order_acquire);
+        if (mail == TW_STOP) return 0;
+        if (mail == TW_POSTED && tw_change(w, TW_POSTED, TW_RUNNING)) {
+            tw_share(w->pool, w->number);
+            atomic_store_explicit(&w->mail, TW_IDLE, memory_order_release);
+            begin = tw_now();
+        } else if (i % 64 == 0 && tw_now() - begin > TW_SPIN_NS && tw_change(w, TW_IDLE, TW_ASLEEP)) {
+            pthread_mutex_lock(&w->lock);
+            while (atomic_load_explicit(&w->mail, memory_order_acquire) == TW_ASLEEP) pthread_cond_wait(&w->wake, &w->lock);
+            pthread_mutex_unlock(&w->lock);
+            begin = tw_now();
+        } else {
+            tw_pause();
         }
-        if (atomic_load_explicit(&p->turn, memory_order_acquire) == seen) {
-            pthread_mutex_lock(&p->lock);
-            while (atomic_load_explicit(&p->turn, memory_order_acquire) == seen) pthread_cond_wait(&p->wake, &p->lock);
-            pthread_mutex_unlock(&p->lock);
-        }
-        seen = atomic_load_explicit(&p->turn, memory_order_acquire);
-        if (p->stop) return 0;
-        tw_share(p, w.number);
-        atomic_fetch_sub_explicit(&p->left, 1, memory_order_release);
     }
 }
 
-static void tw_turn(tw_pool *p) {
-    atomic_store_explicit(&p->left, p->workers, memory_order_relaxed);
-    pthread_mutex_lock(&p->lock);
-    atomic_fetch_add_explicit(&p->turn, 1, memory_order_release);
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->lock);
-}
-
-/* All items of a phase, by all threads; returns when they are done. */
+/* All items of a phase, by as many threads as have some; returns when they are done. What a worker has not begun when no item is left, it
+   need not: so one that is waking up costs the caller nothing but the call that wakes it. */
 static void tw_run(tw_pool *p, tw_phase phase, int64_t items, void **arrays, int64_t *sizes) {
-    if (items <= 0) return;
-    if (p->workers == 0 || items == 1) {
-        phase(arrays, sizes, p->scratch, 0, items);
+    int threads = (int)tw_min(items, p->threads);
+    if (threads <= 1) {
+        if (items > 0) phase(arrays, sizes, p->scratch, 0, items);
         return;
     }
     p->phase = phase;
     p->arrays = arrays;
     p->sizes = sizes;
     p->items = items;
-    p->chunk = items / (8 * p->threads) > 0 ? items / (8 * p->threads) : 1;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    tw_turn(p);
+    p->chunk = tw_max(items / (8 * threads), 1);
+    atomic_store_explicit(&p->next, 0, memory_order_release);
+    for (int i = 1; i < threads; i++) tw_send(&p->workers[i], TW_POSTED);
     tw_share(p, 0);
-    for (int spins = 0; atomic_load_explicit(&p->left, memory_order_acquire) != 0;)
-        if (++spins > TW_SPINS) sched_yield();
+    for (int i = 1; i < threads; i++) {
+        tw_worker *w = &p->workers[i];
+        if (tw_change(w, TW_POSTED, TW_IDLE)) continue;
+        for (int spins = 0; atomic_load_explicit(&w->mail, memory_order_acquire) == TW_RUNNING;) {
+            if (++spins > 20000) sched_yield();
+            tw_pause();
+        }
+    }
 }
 
 /* Starts the workers. Where the system gives fewer threads, the library runs with those. `workers`: room for `threads` of them. */
@@ -107,25 +143,31 @@ static void tw_open(tw_pool *p, int threads, unsigned char *scratch, size_t scra
     memset(p, 0, sizeof *p);
     p->scratch = scratch;
     p->scratch_bytes = scratch_bytes;
-    atomic_init(&p->next, 0);
-    atomic_init(&p->turn, 0);
-    atomic_init(&p->left, 0);
-    pthread_mutex_init(&p->lock, 0);
-    pthread_cond_init(&p->wake, 0);
+    p->workers = workers;
+    p->threads = 1;
     for (int i = 1; i < threads; i++) {
-        workers[i].pool = p;
-        workers[i].number = i;
-        if (pthread_create(&p->ids[i], 0, tw_work, &workers[i]) != 0) break;
-        p->workers = i;
+        tw_worker *w = &workers[i];
+        atomic_init(&w->mail, TW_IDLE);
+        w->number = i;
+        w->pool = p;
+        pthread_mutex_init(&w->lock, 0);
+        pthread_cond_init(&w->wake, 0);
+        if (pthread_create(&w->id, 0, tw_work, w) != 0) {
+            pthread_cond_destroy(&w->wake);
+            pthread_mutex_destroy(&w->lock);
+            break;
+        }
+        p->threads = i + 1;
     }
-    p->threads = p->workers + 1;
 }
 
 static void tw_close(tw_pool *p) {
-    p->stop = 1;
-    tw_turn(p);
-    for (int i = 1; i <= p->workers; i++) pthread_join(p->ids[i], 0);
-    pthread_cond_destroy(&p->wake);
-    pthread_mutex_destroy(&p->lock);
+    for (int i = 1; i < p->threads; i++) {
+        tw_worker *w = &p->workers[i];
+        tw_send(w, TW_STOP);
+        pthread_join(w->id, 0);
+        pthread_cond_destroy(&w->wake);
+        pthread_mutex_destroy(&w->lock);
+    }
 }
 #endif

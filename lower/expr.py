@@ -18,7 +18,7 @@ from ..opts.lanes import Vectors, vectors
 from ..opts.nests import Nest
 from ..program.program import Mem, Val
 from .access.memory_access import MemoryAccess, read_masked
-from .access.transpose import transposed_read
+from .access.transpose import LEAST, rows_of, transposed_read
 from .arithmetic import elementary, integers, shortcuts
 from .arithmetic.binary_functions import expand_binary
 from .arithmetic.integers import float_places
@@ -294,6 +294,13 @@ class NestEval(MemoryAccess):
         if held is lane:
             return store.vals[store.key(asg)]
         first = asg[lane.name] * self.width  # held as scalars, or along other lanes: collect one vector along ours
+        if held is not None and min(self.width, store.width) >= LEAST and self.low.sched.target.kind == "cpu":
+            vector, row = divmod(asg[held.name], store.width)
+            keys = [store.key({**asg, held.name: vector, lane.name: first + i}) for i in range(self.width)]
+            if store.vals[keys[0]].dtype.size >= 4:
+                rows = self.blocks.setdefault((id(store), *keys), [])
+                rows += [] if rows else rows_of(b, [store.vals[k] for k in keys])
+                return rows[row]
         out = b.splat(single({**asg, lane.name: first}), self.width)
         for i in range(1, self.width):
             out = b.insert(out, single({**asg, lane.name: first + i}), i)

@@ -97,7 +97,29 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
         wider = best.lane is not None and (width, p.trips) > (best.width, best.lane.trips)
         if score > top or (score == top and wider):
             best, top = Vectors(regs, p, width), score
-    return _across_groups(s, nest, exprs, best)
+    return _across_groups(s, nest, exprs, _turned(s, nest, reads, held, best))
+
+
+def _turned(s: Loops, nest: Nest, reads: Sequence[Node], held: Held, best: Vectors) -> Vectors:
+    """The lanes along which what a store keeps is held, where the rows of its output are not cut into vectors as long: blocks are turned in
+    registers then. `best`: the other lanes, which stay where rows have few elements, or where something else is read along them."""
+    if nest.kind != "store" or nest.store is None or nest.store.combine is not None or s.target.kind == "gpu":
+        return best
+    buffer, regs = nest.store.buffer, s.registers(nest)
+    loads = [load_parts(n) for n in reads if n.op == "load"]
+    for lane in (h for n in reads if n.op == "ref" and isinstance(h := held(n.arg), Part)):
+        width = min(s.width, lane.trips & -lane.trips)
+        rows = [
+            p for p in regs
+            if p is not lane and p.trips >= GROUP_ROW and stride(s, nest, "", nest.indices, buffer.shape, p) == 1
+        ]  # fmt: skip
+        if not rows or lane not in regs or width <= best.width or width < GROUP_ROW or buffer.dtype.size < 4 or buffer.name in s.nt:
+            continue
+        across = [(b, at) for b, at, _ in loads if stride(s, nest, b.name, at, b.shape, lane) not in (0, 1)]
+        if not across or (best.width < GROUP_ROW and all(stride(s, nest, b.name, at, b.shape, rows[0]) == 1 for b, at in across)):
+            return Vectors(regs, lane, width)
+    return best
+
 
 
 def _once_a_row(nest: Nest, n: Node) -> bool:

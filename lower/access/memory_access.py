@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 from math import gcd, prod
 
 from ...ir import index as ix
@@ -21,7 +22,7 @@ from ..indices import Bounds, Indices
 from ..part_index import as_node, reads_memory
 from ..storage import Array, Assignment
 from .interleaved import chunk, group_read, interleave, strided_read, write_rows
-from .transpose import transposed_read
+from .transpose import block_of, rows_of, transposed_read
 
 # known lanes ----------------------------------------------------------------------------------------------------------
 # Loads whose lanes are at known places, as at a border, are one or two vectors and a shuffle. The first vector of a
@@ -370,12 +371,7 @@ def write_all(ev: MemoryAccess, mem: Mem, address: Node, copies: Sequence[Copy],
     groups: dict[tuple[Node, int], dict[int, Copy]] = {}
     for asg, v in copies:
         base, c, lane, vec = ev.split(address, asg)
-        alone = (
-            ev.low.sched.target.kind == "gpu"
-            or ev.lane is None
-            or not (deinterleavable(lane) or transposable(lane, mem.dtype.size))
-            or vec is not None
-        )
+        alone = ev.low.sched.target.kind == "gpu" or ev.lane is None or vec is not None or lane < 2
         # (a point that conditions leave out, such as one before a row's begin, may have the index of one in another row)
         if alone or c in groups.get((base, lane), {}):
             ev.write(mem, address, asg, v, conds)
@@ -384,10 +380,30 @@ def write_all(ev: MemoryAccess, mem: Mem, address: Node, copies: Sequence[Copy],
     for (base, step), found in groups.items():
         while found:
             first = min(found)
-            some = [found.pop(c) for c in range(first, first + step) if c in found]
-            if len(some) < step or not _write_group(ev, mem, base, first, some, conds):
+            group = step if deinterleavable(step) or transposable(step, mem.dtype.size) else len(found)
+            some = [found.pop(c) for c in takewhile(found.__contains__, range(first, first + group))]
+            if len(some) == step and _write_group(ev, mem, base, first, some, conds):
+                continue
+            if not _write_turned(ev, mem, base, first, step, some, conds):
                 for asg, v in some:
                     ev.write(mem, address, asg, v, conds)
+
+
+def _write_turned(ev: MemoryAccess, mem: Mem, base: Node, first: int, step: int, copies: Sequence[Copy], conds: Sequence[Node]) -> bool:
+    """Store copies that lie side by side, the lanes of which are in rows `step` apart: row by row, from blocks that are turned in
+    registers. False, and nothing done, where they are few or narrow, or it is not known which are there."""
+    b, there = ev.b, [ev.holding(conds, asg) for asg, _ in copies]
+    rows = [None if t is None or t[0] is not None else True if t[1] is None else b.known(t[1]) for t in there]
+    if mem.nt or mem.dtype.size < 4 or ev.width < LEAST or len(copies) < LEAST or rows[0] is None or any(r != rows[0] for r in rows):
+        return False
+    at = 0
+    while at < len(copies):
+        start, long = block_of(at, len(copies), ev.width)
+        for i, row in enumerate(rows_of(b, [b.splat(v, ev.width) for _, v in copies[start : start + long]])):
+            if rows[0] is True or (isinstance(rows[0], tuple) and rows[0][i]):
+                ev.low.store(mem, base, first + start + i * step, row)
+        at = start + long
+    return True
 
 
 def _write_group(ev: MemoryAccess, mem: Mem, base: Node, first: int, copies: Sequence[Copy], conds: Sequence[Node]) -> bool:

@@ -45,14 +45,33 @@ def transposed(b: Builder, rows: Sequence[Val]) -> list[Val]:
 def rows_of(b: Builder, columns: Sequence[Val]) -> list[Val]:
     """The rows of equally long vectors, each of an element of every one of them: the inverse of `transposed`. The vectors are a power
     of two many, of at least 16 bytes together and each."""
-    unit, lanes = 16 // columns[0].dtype.size, columns[0].lanes
-    squares = [_rounds(b, list(columns[at : at + unit]), lambda n: _zips(n, unit), apart=True) for at in range(0, len(columns), unit)]
+    unit, lanes, count = 16 // columns[0].dtype.size, columns[0].lanes, len(columns)
+    if count >= lanes:
+        parts = [transposed(b, columns[at : at + lanes]) for at in range(0, count, lanes)]
+        return [joined(b, row) for row in zip(*parts)]
+    squares = [_rounds(b, list(columns[at : at + unit]), lambda n: _zips(n, unit), apart=True) for at in range(0, count, unit)]
+    found = [_woven(b, [s[place] for s in squares], unit) for place in range(unit)]
+    each = lanes // count
     out = []
     for i in range(lanes):
-        first, place = i // unit * unit, i % unit
-        pieces = [b.shuffle(s[place], s[place], tuple(range(first, first + unit))) for s in squares]
-        out.append(joined(b, pieces))
+        whole, at = found[i % unit][i // unit // each], i // unit % each * count
+        out.append(b.shuffle(whole, whole, tuple(range(at, at + count))))
     return out
+
+
+def _woven(b: Builder, vectors: Sequence[Val], unit: int) -> list[Val]:
+    """As many vectors, in which units of the same place follow each other."""
+    streams = [[v] for v in vectors]
+    while len(streams) > 1:
+        streams = [[b.shuffle(x, y, z) for x, y in zip(*pair) for z in _woven_lanes(x.lanes, unit)] for pair in zip(streams[::2], streams[1::2])]
+        unit *= 2
+    return streams[0]
+
+
+def _woven_lanes(lanes: int, unit: int) -> tuple[Lanes, Lanes]:
+    """The lower and the upper halves of two vectors, their units by turns."""
+    both = [side + at + i for at in range(0, lanes, unit) for side in (0, lanes) for i in range(unit)]
+    return tuple(both[:lanes]), tuple(both[lanes:])
 
 
 def _rounds(b: Builder, vectors: list[Val], orders: Callable[[int], tuple[Lanes, Lanes]], apart: bool) -> list[Val]:
@@ -84,6 +103,19 @@ def _halves(lanes: int, unit: int) -> tuple[Lanes, Lanes]:
     return units(0), units(1)
 
 
+def block_of(at: int, trips: int, width: int) -> tuple[int, int]:
+    """(first place, places) of the block that a place of a part is in: of as many as a vector has lanes, then halves, and last a shortest
+    one, which may have places of the block before it."""
+    start, long = 0, width
+    while True:
+        while long > max(trips - start, LEAST):
+            long //= 2
+        start = min(start, trips - LEAST)
+        if at < start + long:
+            return start, long
+        start += long
+
+
 def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invariant: bool, past: Collection[Node] = ()) -> Val | None:
     """The load of a whole vector at `address`, over parts and linear but for products with symbols (a symbolic row
     length), from a block that is loaded and transposed once for all its copies; None where no register part of the nest is
@@ -91,17 +123,17 @@ def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invar
     copies get is never stored."""
     if ev.width < LEAST or mem.dtype.size < 4 or ev.low.sched.target.kind == "gpu" or ev.lane is None:
         return None
-    _, _, _, copies, special = ev.split_of(address)
-    if not all(t.op == "prod" and not reads_memory(t) for t, _ in special):
-        return None
+    _, _, step, copies, special = ev.split_of(address)
     further = axes_of(*(t for t, _ in special))
+    if not all(t.op == "prod" and not reads_memory(t) for t, _ in special) or not (step or ev.lane.var in further):
+        return None  # (what is the same in all lanes is read once)
     parts = (p for p in ev.regs if p is not ev.lane and (1, p.name) in copies and p.var not in further)
-    part = next((p for p in parts if p.trips & -p.trips >= LEAST), None)
+    part = next((p for p in parts if p.trips >= LEAST), None)
     if part is None or any(a not in (part.axis, ev.lane.axis) for a in past) or (past and part.axis in ev.nest.reduce_axes):
         return None
-    long = min(part.trips & -part.trips, ev.width)
-    block, at = divmod(asg[part.name], long)
-    first = {**asg, part.name: block * long}
+    even = min(part.trips & -part.trips, ev.width)
+    start, long = block_of(asg[part.name], part.trips, ev.width) if even < LEAST else (asg[part.name] // even * even, even)
+    first, at = {**asg, part.name: start}, asg[part.name] - start
     varies = [p.name for p in ev.regs if p.var in further] + [n for _, n in copies]
     columns = ev.blocks.setdefault((mem, address, *(first[n] for n in varies)), [])
     if not columns:

@@ -178,6 +178,10 @@ class Dialect(ABC):
         """Lanes of two vectors in any order, where the language has one operation for it."""
         return None
 
+    def part(self, x: str, first: int, form: DType, width: int, lanes: int) -> str | None:
+        """Some lanes of a vector, side by side, where the language has one operation for it."""
+        return None
+
     def lane(self, x: str, i: int) -> str:
         """An element of a vector of two lanes or more."""
         raise self._no_vectors()

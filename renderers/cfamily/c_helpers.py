@@ -85,6 +85,15 @@ def permute(e: CFamilyEmitter, form: DType, width: int) -> str:
     return e.need(name, "\n".join(lines))
 
 
+def part(e: CFamilyEmitter, form: DType, width: int, lanes: int) -> str:
+    """Lanes of a vector that lie side by side: a macro, as `permute` is. (gcc before 12 has no builtin for it.)"""
+    v, p = e.type(form, width), e.type(form, lanes)
+    name = f"part_{v}_{lanes}"
+    copied = f"({{ {v} whole = a; {p} some; __builtin_memcpy(&some, (char *)&whole + {form.size} * (first), sizeof some); some; }})"
+    lines = ["#if __has_builtin(__builtin_shufflevector)", f"#define {name}(a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)"]
+    return e.need(name, "\n".join([*lines, "#else", f"#define {name}(a, first, ...) {copied}", "#endif"]))
+
+
 def fma(e: CFamilyEmitter, form: DType, width: int) -> str:
     """a · b + c with one rounding."""
     v, name = e.type(form, width), f"fma_{e.type(form, width)}"
@@ -175,9 +184,10 @@ def _builtin(e: CFamilyEmitter, table: dict[tuple[int, int], str], form: DType, 
 
 
 def _elementwise(clang: str, args: str, gcc: str | None, one: str, v: str, width: int) -> list[str]:
-    """The lines of a function: clang's builtin of any vector, gcc's of one size, or element by element."""
+    """The lines of a function: clang's builtin of any vector, gcc's of one size, which clang before 17 has for some, or element by element:
+    what clang makes of that can be a hundred times slower."""
     lines = [f"#if __has_builtin({clang})", f"return {clang}({args});"]
-    lines += ["#elif !defined(__clang__)", f"return {gcc};"] if gcc else []
+    lines += [f"#elif !defined(__clang__) || __has_builtin({gcc.split('(')[0]})", f"return {gcc};"] if gcc else []
     return [*lines, "#else", f"{v} out = a;", f"for (int i = 0; i < {width}; i += 1) out[i] = {one};", "return out;", "#endif"]
 
 

@@ -55,7 +55,7 @@ static inline f32x4 max_or_b_f32x4(f32x4 a, f32x4 b) {
 static inline f32x4 fma_f32x4(f32x4 a, f32x4 b, f32x4 c) {
 #if __has_builtin(__builtin_elementwise_fma)
     return __builtin_elementwise_fma(a, b, c);
-#elif !defined(__clang__)
+#elif !defined(__clang__) || __has_builtin(__builtin_aarch64_fmav4sf)
     return __builtin_aarch64_fmav4sf(a, b, c);
 #else
     f32x4 out = a;

@@ -16,7 +16,7 @@ static inline f32x8 splat_f32x8(f32 x) {
 static inline f32x8 fma_f32x8(f32x8 a, f32x8 b, f32x8 c) {
 #if __has_builtin(__builtin_elementwise_fma)
     return __builtin_elementwise_fma(a, b, c);
-#elif !defined(__clang__)
+#elif !defined(__clang__) || __has_builtin(__builtin_ia32_vfmaddps256)
     return __builtin_ia32_vfmaddps256(a, b, c);
 #else
     f32x8 out = a;

@@ -68,6 +68,18 @@ def test_no_gather_is_left_and_results_are_the_same(case):
     check_compiled(kernel, opts, targets.host())
 
 
+@pytest.mark.parametrize("name", ["v3", "cascadelake"])
+def test_results_are_turned_and_stored_by_rows(name):
+    """Lanes along the rows of a result of which 13 columns are registers: its rows are stored as vectors, the last of which overlap."""
+    target = targets.named(name)
+    kernel = normalise(named_kernels.make("matmul", {"m": 2 * target.vector_bytes // 4, "n": 25, "k": 3}, "float32"))
+    opts = (opt("UPCAST", "m", target.vector_bytes // 4), opt("UPCAST", "n", 13), opt("STAGE", "a", at="m"))
+    text = render(lower(apply(kernel, opts, target)), target).text
+    assert "store float " not in text and "scatter" not in text
+    check_twin(kernel, opts, target)
+    check_compiled(kernel, opts, targets.host())
+
+
 def test_rows_past_the_end_are_not_read():
     """A masked axis keeps its bounds: nothing is read along it that a gather would not have read."""
     kernel = normalise(named_kernels.make("matmul_nt", {"m": 3, "n": 27, "k": 37}, "float32"))
