@@ -121,7 +121,6 @@ def _turned(s: Loops, nest: Nest, reads: Sequence[Node], held: Held, best: Vecto
     return best
 
 
-
 def _once_a_row(nest: Nest, n: Node) -> bool:
     """Whether a load says where a row of a reduction begins or ends, and no more: it is read before the row."""
     return nest.kind == "reduce" and n.op == "load" and n.dtype.is_int and axes_of(n).isdisjoint(nest.reduce_axes)

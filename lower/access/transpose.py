@@ -63,7 +63,9 @@ def _woven(b: Builder, vectors: Sequence[Val], unit: int) -> list[Val]:
     """As many vectors, in which units of the same place follow each other."""
     streams = [[v] for v in vectors]
     while len(streams) > 1:
-        streams = [[b.shuffle(x, y, z) for x, y in zip(*pair) for z in _woven_lanes(x.lanes, unit)] for pair in zip(streams[::2], streams[1::2])]
+        streams = [
+            [b.shuffle(x, y, z) for x, y in zip(*pair) for z in _woven_lanes(x.lanes, unit)] for pair in zip(streams[::2], streams[1::2])
+        ]
         unit *= 2
     return streams[0]
 
