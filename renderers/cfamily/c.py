@@ -143,10 +143,10 @@ class CEmitter(CFamilyEmitter):
         text = f"{helpers.permute(self, to, width)}({x}, {y}, {', '.join(map(str, picks))})"
         return text if to is form else self.reinterpret(text, to, form, width)
 
-    def part(self, x: str, first: int, form: DType, width: int, lanes: int) -> str | None:
+    def subvector(self, x: str, first: int, form: DType, width: int, lanes: int) -> str | None:
         to = self.moves_as(form)
         text = x if to is form else self.reinterpret(x, form, to, width)
-        text = f"{helpers.part(self, to, width, lanes)}({text}, {', '.join(map(str, range(first, first + lanes)))})"
+        text = f"{helpers.subvector(self, to, width, lanes)}({text}, {', '.join(map(str, range(first, first + lanes)))})"
         return text if to is form else self.reinterpret(text, to, form, lanes)
 
     def lane(self, x: str, i: int) -> str:

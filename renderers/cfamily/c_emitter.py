@@ -178,7 +178,7 @@ class Dialect(ABC):
         """Lanes of two vectors in any order, where the language has one operation for it."""
         return None
 
-    def part(self, x: str, first: int, form: DType, width: int, lanes: int) -> str | None:
+    def subvector(self, x: str, first: int, form: DType, width: int, lanes: int) -> str | None:
         """Some lanes of a vector, side by side, where the language has one operation for it."""
         return None
 

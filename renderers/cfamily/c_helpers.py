@@ -85,10 +85,10 @@ def permute(e: CFamilyEmitter, form: DType, width: int) -> str:
     return e.need(name, "\n".join(lines))
 
 
-def part(e: CFamilyEmitter, form: DType, width: int, lanes: int) -> str:
+def subvector(e: CFamilyEmitter, form: DType, width: int, lanes: int) -> str:
     """Lanes of a vector that lie side by side: a macro, as `permute` is. (gcc before 12 has no builtin for it.)"""
     v, p = e.type(form, width), e.type(form, lanes)
-    name = f"part_{v}_{lanes}"
+    name = f"subvector_{v}_{lanes}"
     copied = f"({{ {v} whole = a; {p} some; __builtin_memcpy(&some, (char *)&whole + {form.size} * (first), sizeof some); some; }})"
     lines = ["#if __has_builtin(__builtin_shufflevector)", f"#define {name}(a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)"]
     return e.need(name, "\n".join([*lines, "#else", f"#define {name}(a, first, ...) {copied}", "#endif"]))

@@ -73,12 +73,11 @@ def _permuted(e: CFamilyEmitter, s: Instr) -> list[str] | None:
     for w in e.widths(s.result):
         picked = [sources[i] for i in s.picks[at : at + w]]
         pair = list(dict.fromkeys(x for x, _, _ in picked))
-        whole = {width for _, width, _ in picked}
-        if w == 1 or len(pair) > 2 or whole != {w}:
+        if w == 1 or len(pair) > 2 or any(width != w for _, width, _ in picked):
             first = picked[0][2]
             if w == 1 or len(pair) > 1 or [i for _, _, i in picked] != list(range(first, first + w)):
                 return None
-            text = e.part(pair[0], first, f, *whole, w)
+            text = e.subvector(pair[0], first, f, picked[0][1], w)
         else:
             text = e.permute(pair[0], pair[-1], [i + w * pair.index(x) for x, _, i in picked], f, w)
         if text is None:
