@@ -15,14 +15,15 @@ from ..ir.errors import UsageError
 from .frontends.exchange import exported
 from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
 from .graph.index_maps import Shape
-from .graph.nodes import TensorNode, constant_of, interned_in
+from .graph.nodes import OpenArgument, TensorNode, constant_of, interned_in, walk
 from .graph.nodes import leaf as bare_leaf
 from .graph.primitives import cast, const, stop_gradient
 from .graph.promotion import default_float, numpy_types
 from .graph.source_lines import at, user_line
 from .leaves import array_class, array_leaf, from_data, from_numpy, leaf
 from .ops.complex_numbers import complex_memory
-from .ops.elementwise import binary
+from .ops.elementwise import astype, binary
+from .ops.joining import nested
 from .running import buffers
 from .running.assignment import fitting, lock_of
 from .running.current_capture import outside, thread
@@ -70,11 +71,15 @@ class TensorHandle:
         if dtype is None and range is None and type(data) is array_class() and data.dtype.kind != "c":
             self.node = array_leaf(data, device)
         else:
-            data = data.numpy() if isinstance(data, TensorHandle) else data
-            paired = complex_memory(data, dtype, device)
-            if paired is not None:
-                self.__class__ = TensorHandle.complex_as
-            self.node = from_data(data, dtype, device, range) if paired is None else paired
+            found = None if range is not None else _of_tensors(data, device)
+            if found is not None:
+                self.node = found if dtype is None else astype(found, dtype)
+            else:
+                data = data.numpy() if isinstance(data, TensorHandle) else data
+                paired = complex_memory(data, dtype, device)
+                if paired is not None:
+                    self.__class__ = TensorHandle.complex_as
+                self.node = from_data(data, dtype, device, range) if paired is None else paired
         self.device = device
         self.grad: Any = None
         self.links: Links | None = None
@@ -267,6 +272,12 @@ class TensorHandle:
         array = self.numpy()
         return _rebuilt, (array, self.dtype.name, self.device, self.node.data.range, self.requires_grad)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if thread.capture is None and (self.known is not None or not self.node.tracked or self.requires_grad):
+            make, given = self.__reduce__()
+            return make(*given)
+        return self.copy()  # type: ignore[attr-defined]
+
     def __copy__(self) -> Any:
         if not self.requires_grad:
             return type(self).of(self.node, self.device)
@@ -309,6 +320,10 @@ class TensorHandle:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         import numpy as np
 
+        if self.known is None and _differentiated(self.node):
+            raise UsageError(
+                f"an array of a tensor whose gradient is being taken, which would have none: use the tensor, or .detach(){at(user_line())}"
+            )
         return np.array(self.numpy(), dtype, copy=copy)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -408,6 +423,30 @@ MOST_STEPS = 16
 def _rebuilt(array: Array, dtype: DTypeLike, device: str, range: tuple[int, int] | None, requires_grad: bool) -> Any:
     """A tensor from its pickle."""
     return TensorHandle.made_as(array, dtype, device, range, requires_grad)
+
+
+def _differentiated(node: TensorNode) -> bool:
+    """Whether a node is made of an argument whose gradient is being taken."""
+    return any(isinstance(n.arg, OpenArgument) and n.arg.open for n in walk([node] if node.tracked else [], lambda n: not n.tracked))
+
+
+def _of_tensors(data: Any, device: str) -> TensorNode | None:
+    """The node of what gradients and captured functions see through: a tensor without values of its own, or nested lists with tensors
+    among them. None for anything else."""
+    if isinstance(data, TensorHandle):
+        known = data.known is not None or data.deferred is not None or (data.node.data is not None and not data.node.tracked)
+        return None if (known and thread.capture is None) or data.complex_class or data.device != device else data.node
+    if not isinstance(data, (list, tuple)) or not _holds_tensors(data, device):
+        return None
+    return nested(data, lambda x: x.node if isinstance(x, TensorHandle) else x)
+
+
+def _holds_tensors(data: Any, device: str) -> bool:
+    """Whether real tensors of a device are among nested lists. (Long lists of numbers are looked through in C.)"""
+    kinds = set(map(type, data))
+    if any(issubclass(k, TensorHandle) for k in kinds):
+        return all(not x.complex_class and x.device == device for x in data if isinstance(x, TensorHandle))
+    return not kinds.isdisjoint((list, tuple)) and any(_holds_tensors(x, device) for x in data if isinstance(x, (list, tuple)))
 
 
 def node_of(x: Any) -> TensorNode:

@@ -11,7 +11,8 @@ from ..ir.dtypes import DType
 from .frontends import moved as V
 from .frontends.einops_backend import register
 from .frontends.numpy_functions import array_function, array_ufunc, reduction, rounded_to
-from .graph.nodes import Slot, make
+from .graph.nodes import Mark, Slot, make
+from .graph.primitives import marked
 from .graph.promotion import dtype_of
 from .handle import TensorHandle, node_of
 from .leaves import leaf
@@ -28,8 +29,7 @@ from .ops import sorting as S
 from .ops.creation import tril, triu
 from .running import buffers
 from .running.assignment import lock_of
-from .running.current_capture import current
-from .running.realise import copied
+from .running.current_capture import current, thread
 from .views import Sliced, at_once, element, is_part, known_part, link, write, written
 
 as_node = node_of
@@ -97,7 +97,7 @@ class Tensor(TensorHandle):
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("a tensor without dimensions cannot be iterated over")
-        if current() is not None:
+        if thread.capture is not None or thread.batches:
             return map(self.__getitem__, range(len(self)))
         return (part for whole in (self,) for part in map(whole.realise().__getitem__, range(len(whole))))
 
@@ -121,10 +121,7 @@ class Tensor(TensorHandle):
         if dtype_of(dtype) is not self.dtype:
             out: Tensor = _astype(self, dtype)
             return out
-        if not copy:
-            return self
-        known = self.known is not None or self.deferred is not None or (self.node.data is not None and not self.node.tracked)
-        return self.copy() if known and current() is None else type(self).of(self.node, self.device)
+        return self.copy() if copy else self
 
     # movement -----------------------------------------------------------------------------------------------------
     reshape, permute, expand = V.reshape, V.permute, V.expand
@@ -202,11 +199,11 @@ class Tensor(TensorHandle):
             return Tensor.of_deferred(self.deferred)  # (who writes to one of them copies it)
         if self.known is not None and self.constant is None:
             return Tensor.of_array(self.known.copy())
-        if self.node.data is not None:
-            new = buffers.new(self.shape, self.dtype, self.device, self.node.line)
-            buffers.fill(new, self.numpy())
-            return Tensor.of(leaf(new), self.device)
-        return Tensor.of(copied(self.node) if self.node.src else self.node, self.device)
+        if self.node.data is None or self.node.tracked:
+            return Tensor.of(marked(self.node, Mark("copy")), self.device)
+        new = buffers.new(self.shape, self.dtype, self.device, self.node.line)
+        buffers.fill(new, self.numpy())
+        return Tensor.of(leaf(new), self.device)
 
     def ravel(self, order: str = "C") -> Tensor:
         """All elements in one dimension."""

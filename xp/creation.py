@@ -50,30 +50,18 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
         if copy is False and not np.shares_memory(out.numpy(), array):
             raise ValueError(f"asarray: {array.dtype} of strides {array.strides} as {kind or array.dtype} needs a copy")
         return out
-    return Tensor(_numbers(obj), kind or _kind_of_tensors(obj), device or "cpu")
+    return Tensor(_numbers(obj), kind, device or "cpu")
 
 
 def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | None) -> Tensor:
     if copy is False and (kind not in (None, x.dtype) or device not in (None, x.device)):
         raise ValueError(f"asarray: {x.dtype} on {x.device} as {kind or x.dtype} on {device or x.device} needs a copy")
-    if copy and x.known is None and x.deferred is None and x.node.data is None and thread.capture is None:
-        x.realise()  # (two tensors on one lazy node would share its memory)
     out = x.astype(kind or x.dtype, copy=bool(copy)) if copy or kind is not None else x
     return out if device is None else out.to_device(device)
 
 
-def _kind_of_tensors(obj: Any) -> DType | None:
-    """The type of nested sequences of tensors of one type; None where something else is among them."""
-    if not isinstance(obj, (list, tuple)):
-        return obj.dtype if isinstance(obj, Tensor) else None
-    kinds = {_kind_of_tensors(o) for o in obj}
-    return kinds.pop() if len(kinds) == 1 else None
-
-
 def _numbers(obj: Any) -> Any:
-    """Nested sequences with tensors among them, as numbers. Raises OverflowError for integers of over 64 bits."""
-    if isinstance(obj, Tensor):
-        return obj.tolist()
+    """Nested sequences. Raises OverflowError for integers of over 64 bits."""
     if isinstance(obj, (list, tuple)):
         return [_numbers(o) for o in obj]
     if type(obj) is int and not -(2**63) <= obj < 2**64:

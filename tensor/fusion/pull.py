@@ -62,7 +62,10 @@ def element(op: str, src: Sequence[Node]) -> Node:
     if op in UNARY:
         return O.unary(op, src[0])
     if op in _DIVISION:
-        return O.divide(op, src[0], src[1])
+        by_zero = (
+            src[0].dtype is index and src[1].op == "const" and src[1].arg == 0
+        )  # (which is 0, as of all integers; an index has no such term)
+        return src[1] if by_zero else O.divide(op, src[0], src[1])
     if op in _BITS:
         return O.integer(op, src[0], src[1])
     found: Callable[..., Node] | None = getattr(F, _FUNCTIONS.get(op, op), None)

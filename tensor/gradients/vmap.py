@@ -3,13 +3,15 @@ depends on them is made anew with an axis in front, by a rule a primitive. No lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ...ir.errors import UsageError
 from ..graph import index_maps as maps
 from ..graph import primitives as P
 from ..graph.nodes import Mark, TensorNode, differentiated, make, walk
+from ..running.current_capture import thread
 from ..running.effects import collecting, happen
 from ..running.realise import realise
 from ..tensor import Tensor
@@ -21,9 +23,19 @@ from .checkpoint import rebuild
 def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, out_axes: int = 0) -> Callable[..., Any]:
     """A function of batches from one of single elements. `in_axes`: for each argument (or all) the dimension of its tensors
     that counts elements, None where all elements share it; `out_axes`: where that dimension is in the results. Arguments
-    and results are trees. The values of a batch cannot be read inside of `f`. Raises UsageError where sizes differ."""
+    and results are trees. Arguments by keyword have their batch in front; a result that is no tensor is the same for all. The values of a
+    batch cannot be read inside of `f`. Raises UsageError where sizes differ."""
+    axes_of = (in_axes,) if in_axes is None or isinstance(in_axes, int) else in_axes
+    if (
+        not isinstance(axes_of, (tuple, list))
+        or not all(at is None or isinstance(at, int) for at in axes_of)
+        or not isinstance(out_axes, int)
+    ):
+        raise UsageError(
+            f"vmap: in_axes {in_axes!r} and out_axes {out_axes!r}: give a dimension for each argument (None: shared), and one for results"
+        )
 
-    def mapped(*args: Any) -> Any:
+    def mapped(*args: Any, **keywords: Any) -> Any:
         axes: list[int | None] = [in_axes] * len(args) if in_axes is None or isinstance(in_axes, int) else list(in_axes)
         if len(axes) != len(args):
             raise UsageError(f"vmap: {len(axes)} in_axes for {len(args)} arguments")
@@ -31,7 +43,7 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
         slots: list[TensorNode] = []
         given = []
         sizes: set[int] = set()
-        for arg, at in zip(args, axes):
+        for arg, at in zip((*args, keywords), (*axes, 0)):
             leaves, structure = flatten(arg)
             if at is not None:
                 leaves = [_placeholder(t if isinstance(t, Tensor) else Tensor(t), at, table, slots, sizes) for t in leaves]
@@ -39,8 +51,9 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
         if len(sizes) != 1:
             raise UsageError(f"vmap: the arguments' batches have sizes {sorted(sizes)}" if sizes else "vmap: no argument has a batch")
         (size,) = sizes
-        with collecting() as effects:
-            outs, shape = flatten(f(*given))
+        with collecting() as effects, _called():
+            leaves, shape = flatten(f(*given[:-1], **given[-1]))
+        outs = [x if isinstance(x, Tensor) else Tensor(x) for x in leaves]
         order = list(walk([*(t.node for t in outs), *effects[-1:]], lambda n: id(n) in table or not n.src, differentiated))
         inside = set(table)
         for n in order:
@@ -51,6 +64,15 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
         return unflatten(shape, [_moved(t, table.get(id(t.node)), size, out_axes) for t in outs])
 
     return mapped
+
+
+@contextmanager
+def _called() -> Iterator[None]:
+    thread.batches += 1
+    try:
+        yield
+    finally:
+        thread.batches -= 1
 
 
 def _placeholder(t: Tensor, at: int, table: dict[int, TensorNode], slots: list[TensorNode], sizes: set[int]) -> Tensor:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from math import copysign
 
-from ...ir.dtypes import DType, bool_, int64
+from ...ir.dtypes import DType, bool_, int64, uint8
 from ...ir.dtypes import rounded as nearest
 from ...ir.errors import KernelError, UsageError
 from . import index_maps as maps
@@ -239,7 +240,15 @@ def reduce(combine: str, x: TensorNode, dims: Iterable[int]) -> TensorNode:
     shape = tuple(n for d, n in enumerate(x.shape) if d not in over)
     if all(x.shape[d] == 1 for d in over):
         return reshape(x, shape)
+    if x.dtype is bool_:  # a sum is whether any holds, a product whether all do
+        every = _OF_TRUTHS[combine] == "min"
+        some = elementwise("ne", reduce("add", cast(elementwise("not", x) if every else x, int64), over), 0)
+        return elementwise("not", some) if every else some
     return make("reduce", (x,), (combine, over), shape, x.dtype)
+
+
+_OF_TRUTHS = {"add": "max", "max": "max", "mul": "min", "min": "min"}
+"""Combines of bools as those of 0 and 1."""
 
 
 def _unmoved(combine: str, x: TensorNode, over: tuple[int, ...]) -> TensorNode:
@@ -272,6 +281,8 @@ def scatter(values: TensorNode, to: Scattered, index: tuple[TensorNode, ...], sh
     wide = values.dtype.compute
     if to.combine in _CHOICES:
         values = as_typed(values)
+    if values.dtype is bool_:
+        return elementwise("ne", scatter(cast(values, uint8), replace(to, combine=_OF_TRUTHS[to.combine]), index, shape), 0)
     if wide is not values.dtype:
         return cast(scatter(cast(values, wide), to, index, shape), values.dtype)
     return make("scatter", (values, *index), to, shape, values.dtype)

@@ -42,23 +42,24 @@ def broadcast_shape(name: str, *shapes: Shape) -> Shape:
 def together(name: str, *operands: Operand, dtype: DType | None = None) -> list[TensorNode]:
     """Operands of one shape and one type. A Python number takes the type of the arrays, and is rounded to it."""
     nodes = [o for o in operands if isinstance(o, TensorNode)]
-    if dtype is None:
-        dtype = _common(operands, nodes)
+    dtype = common_type(name, operands, dtype)
     shape = broadcast_shape(name, *(n.shape for n in nodes)) if nodes else ()
-    for o in operands:
-        if not isinstance(o, TensorNode):
-            _fits(name, o, dtype)
     return [expand(cast(o, dtype), shape) if isinstance(o, TensorNode) else const(o, dtype, shape) for o in operands]
 
 
-def _common(operands: Sequence[Operand], nodes: list[TensorNode]) -> DType:
-    """The type of an operation: that of the arrays, then of the numbers, if need be."""
+def common_type(name: str, operands: Sequence[Operand], dtype: DType | None = None) -> DType:
+    """The type of an operation (`dtype`, where that is known): that of the arrays, then of the numbers, if need be. Raises UsageError for a
+    number that does not fit."""
+    nodes = [o for o in operands if isinstance(o, TensorNode)]
     numbers: list[Scalar] = [o for o in operands if not isinstance(o, TensorNode)]
-    dtype = nodes[0].dtype if nodes else default_of(numbers[0])
-    for n in nodes[1:]:
-        dtype = promote(dtype, n.dtype)
+    if dtype is None:
+        dtype = nodes[0].dtype if nodes else default_of(numbers[0])
+        for n in nodes[1:]:
+            dtype = promote(dtype, n.dtype)
+        for v in numbers:
+            dtype = of_scalar(v, dtype) if nodes else promote(dtype, default_of(v))
     for v in numbers:
-        dtype = of_scalar(v, dtype) if nodes else promote(dtype, default_of(v))
+        _fits(name, v, dtype)
     return dtype
 
 
@@ -337,7 +338,7 @@ def ceil(x: TensorNode, /) -> TensorNode:
 def signbit(x: TensorNode, /) -> TensorNode:
     """Whether x is negative or −0.0. A NaN counts as positive whatever its sign bit is."""
     x = as_typed(x)
-    below = x < 0
+    below = less(x, 0)
     if not x.dtype.is_float:
         return below
     inverse = 1.0 / x < 0
@@ -430,7 +431,8 @@ def _whole(x: TensorNode, n: int) -> TensorNode:
     if n < 0 and x.dtype.is_int:
         raise UsageError(f"pow of {x.dtype} by {n}: integers have no negative powers; cast to a float type")
     out: TensorNode = whole_power(x, n, like(x, 1))
-    return out
+    # (one through the reciprocal would be 0 · ∞ at 0, and too large for the type next to it)
+    return out if n >= -1 else with_gradient(out, (x,), lambda dy, y, x: (dy * (_whole(x, n - 1) * n),))
 
 
 def whole_power(x: Any, n: int, one: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...ir import index as ix
 from ...ir.dtypes import bool_, int64
@@ -10,13 +11,14 @@ from ...ir.errors import UsageError
 from ...ir.node import Node
 from ...ir.node import const as node_const
 from ..graph import index_maps as maps
+from ..graph.captured_numbers import captured
 from ..graph.nodes import Gathered, Loaded, TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, view
 from ..graph.promotion import Scalar, promote
 from ..graph.symbolic_sizes import SymbolicSize, int_size, size, symbolic
-from ..leaves import from_numpy, values
+from ..leaves import from_data, from_numpy, values
 from .creation import all_of, along, bound_tests, shape_of
-from .elementwise import choose
+from .elementwise import choose, common_type
 from .indexing import take
 from .movement import dims, expand_dims, part
 
@@ -107,6 +109,26 @@ def stack(arrays: Sequence[TensorNode], /, *, axis: int = 0) -> TensorNode:
     if any(a.shape != arrays[0].shape for a in arrays):
         raise UsageError(f"stack of {' and '.join(str(list(a.shape)) for a in arrays)}: shapes must be equal")
     return concat([expand_dims(a, axis=axis) for a in arrays], axis=axis)
+
+
+def nested(data: Any, leaf: Callable[[Any], Any]) -> TensorNode:
+    """Nested lists as one array; `leaf` of what is no list is a node, an array or a number. Numbers take the type of the nodes."""
+    found: list[TensorNode | Scalar] = []
+
+    def seen(x: Any) -> Any:
+        if isinstance(x, (list, tuple)):
+            return [seen(y) for y in x]
+        x = leaf(x)
+        found.append(x if isinstance(x, TensorNode) or type(x) in (bool, int, float) or captured(x) else from_data(x))
+        return found[-1]
+
+    tree = seen(data)
+    kind = common_type("stack", found)
+
+    def joined(x: Any) -> TensorNode:
+        return stack([joined(y) for y in x]) if isinstance(x, list) else cast(x, kind) if isinstance(x, TensorNode) else const(x, kind)
+
+    return joined(tree)
 
 
 def diff(x: TensorNode, /, n: int = 1, axis: int = -1, prepend: TensorNode | None = None, append: TensorNode | None = None) -> TensorNode:

@@ -7,7 +7,7 @@ Threefry-2×32 with 20 rounds, of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import pi
+from math import log2, pi
 from typing import TypeAlias
 
 from ...ir.dtypes import DTypeLike, float32, float64, int64, uint32, uint64
@@ -94,21 +94,22 @@ def _word(k: int | TensorNode, place: int, shape: Shape) -> TensorNode:
 
 
 def uniform(shape: int | Sequence[int], key: Key, *, low: float = 0.0, high: float = 1.0, dtype: DTypeLike = float32) -> TensorNode:
-    """Uniformly distributed numbers of [low, high): of 24 random bits for float32 and narrower types, of 53 for float64. Raises UsageError
-    for an integer type."""
+    """Uniformly distributed numbers of [low, high): of 53 random bits for float64, of 24 for float32, and of as many as a narrower type has
+    digits. What rounding would make `high` is `low`. Raises UsageError for an integer type."""
     kind = dtype_of(dtype)
     if not kind.is_float:
         raise UsageError(f"uniform numbers of {kind}: use a float type, or randint")
     x0, x1 = bits(shape, key)
-    out = unit(x0, x1) if kind is float64 else unit_single(x0)
+    out = unit(x0, x1) if kind is float64 else unit_single(x0, round(1 - log2(kind.eps)))
     if (low, high) != (0.0, 1.0):
-        out = out * (high - low) + low
+        out = rounded(out * (high - low) + low, kind)
+        out = choose(out.ne(high), out, low)
     return rounded(out, kind)
 
 
-def unit_single(word: TensorNode) -> TensorNode:
-    """A word as a float32 of [0, 1)."""
-    return cast(word >> 8, float32) * 2.0 ** (-24)
+def unit_single(word: TensorNode, digits: int = 24) -> TensorNode:
+    """A word as a float32 of [0, 1), of as many random bits."""
+    return cast(word >> 32 - digits, float32) * 2.0 ** (-digits)
 
 
 def unit(x0: TensorNode, x1: TensorNode) -> TensorNode:
@@ -147,8 +148,8 @@ def _again(x0: TensorNode, x1: TensorNode) -> tuple[TensorNode, TensorNode]:
 def randint(shape: int | Sequence[int], low: int, high: int, key: Key, *, dtype: DTypeLike = int64) -> TensorNode:
     """Integers of [low, high): 64 random bits modulo the range, so the bias is below range / 2⁶⁴. Raises UsageError."""
     kind = dtype_of(dtype)
-    if not kind.is_int or not low < high:
-        raise UsageError(f"randint of [{low}, {high}) as {kind}: an integer type and low < high are needed")
+    if not kind.is_int or not low < high or low < kind.limits[0] or high - 1 > kind.limits[1]:
+        raise UsageError(f"randint of [{low}, {high}) as {kind}: an integer type that has these numbers and low < high are needed")
     x0, x1 = bits(shape, key)
     wide = cast(x0, uint64) << const(32, uint64, x0.shape) | cast(x1, uint64)
     rest = wide % (high - low)

@@ -73,12 +73,12 @@ def min(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNo
 
 def any(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
     """Whether any element is not 0."""
-    return truth(reduced("add", cast(truth(x), int64), axis, keepdims, "any"))
+    return reduced("add", truth(x), axis, keepdims, "any")
 
 
 def all(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
     """Whether no element is 0."""
-    return ~any(~truth(x), axis, keepdims)
+    return reduced("mul", truth(x), axis, keepdims, "all")
 
 
 def count_nonzero(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:

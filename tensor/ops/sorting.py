@@ -11,6 +11,7 @@ from ..graph.nodes import HostCall, TensorNode
 from ..graph.primitives import cast, host
 from ..leaves import from_numpy, values
 from .elementwise import Operand, floats, together
+from .indexing import take
 from .movement import dims, part
 
 if TYPE_CHECKING:
@@ -94,32 +95,28 @@ def unique_all(x: TensorNode, /) -> UniqueAll:
 
     array = values(x)
     found, first, inverse, counts = np.unique(array, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
-    parts = (first, inverse.reshape(array.shape), counts)
-    return UniqueAll(from_numpy(found, x.dtype), *(from_numpy(p.astype(np.int64)) for p in parts))
+    places, *others = (from_numpy(p.astype(np.int64)) for p in (first, inverse.reshape(array.shape), counts))
+    # (a gradient goes through what is read, not through what NumPy found)
+    return UniqueAll(take(x, places) if x.tracked else from_numpy(found, x.dtype), places, *others)
 
 
 def unique_counts(x: TensorNode, /) -> UniqueCounts:
     """The distinct elements, sorted, and how often each is there. Computed at once."""
-    import numpy as np
-
-    found, counts = np.unique(values(x), return_counts=True, equal_nan=False)
-    return UniqueCounts(from_numpy(found, x.dtype), from_numpy(counts.astype(np.int64)))
+    found = unique_all(x)
+    return UniqueCounts(found.values, found.counts)
 
 
 def unique_inverse(x: TensorNode, /) -> UniqueInverse:
     """The distinct elements, sorted, and which one each element is. Computed at once."""
-    import numpy as np
-
-    array = values(x)
-    found, inverse = np.unique(array, return_inverse=True, equal_nan=False)
-    return UniqueInverse(from_numpy(found, x.dtype), from_numpy(inverse.reshape(array.shape).astype(np.int64)))
+    found = unique_all(x)
+    return UniqueInverse(found.values, found.inverse_indices)
 
 
 def unique_values(x: TensorNode, /) -> TensorNode:
     """The distinct elements, sorted. Computed at once."""
     import numpy as np
 
-    return from_numpy(np.unique(values(x), equal_nan=False), x.dtype)
+    return unique_all(x).values if x.tracked else from_numpy(np.unique(values(x), equal_nan=False), x.dtype)
 
 
 def nonzero(x: TensorNode, /) -> tuple[TensorNode, ...]:

@@ -55,6 +55,8 @@ class Capture:
 
 class _Current(threading.local):
     capture: Capture | None = None
+    batches = 0
+    """Functions under `vmap` that are being called: their arguments stand for each element of a batch, and have no values."""
 
 
 thread = _Current()
@@ -111,10 +113,11 @@ def check_values(outs: Iterable[TensorNode]) -> None:
             )
     if not slots:
         return
-    if capture is None:
+    if capture is None and not thread.batches:
         raise UsageError(f"this tensor was made while a function was captured, and has no value: return it from there{at(user_line())}")
     does, instead = _INSTEAD.get(_asked_by(), _INSTEAD[""])
-    raise UsageError(f"{capture.name} is being captured, and {does}, which has no value yet: {instead}{at(user_line())}")
+    who = "the function under vmap" if capture is None else f"{capture.name} is being captured, and"
+    raise UsageError(f"{who} {does}, which has no value yet: {instead}{at(user_line())}")
 
 
 _LATER = "or return the tensor, and do it after the call"

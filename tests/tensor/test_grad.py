@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from node_values import value
-from tilewright import jit, sparse, xp
+from tilewright import jit, sparse, vmap, xp
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor
 from tilewright.tensor.fusion.call_list import call_list
@@ -284,3 +285,44 @@ def test_what_is_written_later_changes_no_gradient() -> None:
     p -= 1.0
     (first * 0.5 + (p * p).sum()).backward()
     assert p.grad.tolist() == [2 + 1 + 8, 4 + 2 + 2, 6 + 3 + 4]
+
+
+THROUGH: dict[str, Any] = {
+    "copy": lambda x: x.copy(),
+    "np.copy": np.copy,
+    "deepcopy": copy.deepcopy,
+    "Tensor": Tensor,
+    "Tensor of lists": lambda x: Tensor([[x[0, 0], x[0, 1]], [x[1, 0], x[1, 1]]]),
+    "asarray of lists": lambda x: xp.asarray([x[0], x[1]], dtype="float64"),
+    "asarray copied": lambda x: xp.asarray(x, copy=True),
+    "astype": lambda x: x.astype("float64", copy=True),
+    "copy of what is lazy": lambda x: (x * 1.0).copy(),
+    "unique": lambda x: xp.unique_values(x),
+}
+
+
+@pytest.mark.parametrize("name", THROUGH)
+def test_gradients_go_through_what_keeps_the_values(name: str) -> None:
+    """Of a copy as of the tensor itself: eager and captured, backwards, forwards and under vmap; and its memory is its own."""
+    f, x = THROUGH[name], np.array([[1.0, 2.0], [3.0, 5.0]])
+    loss = lambda x: (f(x) ** 2).sum()  # noqa: E731
+    assert grad(loss)(Tensor(x)).tolist() == (2 * x).tolist()
+    assert jvp(loss, (Tensor(x),), (Tensor(np.ones_like(x)),))[1].item() == 2 * x.sum()
+    if name == "unique":
+        return
+    assert jit(grad(loss))(x).tolist() == (2 * x).tolist()
+    if name == "deepcopy":
+        return
+    w = Tensor(x.copy(), requires_grad=True)
+    made = f(w)
+    (made**2).sum().backward()
+    assert w.grad.tolist() == (2 * x).tolist()
+    made.numpy()[0, 0] = 7.0
+    assert w.tolist() == x.tolist() or name == "Tensor"  # (which is the same tensor)
+    assert vmap(lambda x: f(x).sum())(Tensor(np.stack([x, x]))).tolist() == [11.0, 11.0]
+
+
+def test_an_array_of_what_is_differentiated_is_an_error() -> None:
+    with pytest.raises(UsageError, match=r"whose gradient is being taken.*detach"):
+        grad(lambda x: (x * np.asarray(x)).sum())(Tensor(array(3)))
+    assert grad(lambda x: (x * np.asarray(x.detach())).sum())(Tensor([2.0, 3.0])).tolist() == [2.0, 3.0]

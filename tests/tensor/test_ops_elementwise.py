@@ -222,3 +222,14 @@ def test_by_a_number(name: str) -> None:
     for got in ((Tensor(x) // 1.7, Tensor(x) % 1.7), jit(lambda x: (x // 1.7, x % 1.7))(Tensor(x))):
         for found, want in zip(got, wanted, strict=True):
             np.testing.assert_array_equal(found.numpy().astype(np.float64), want.astype(np.float64))
+
+
+def test_whole_numbers_by_the_number_0(agree: Agree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0, as NumPy has it, also of what a kernel computes of its indices; and no sign of truth values."""
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
+    for x in (xp.arange(5), Tensor(np.arange(5)), Tensor(np.arange(5, dtype=np.int8))):
+        for n in (0, -3):
+            with np.errstate(divide="ignore"):
+                agree(f"// {n}", x // n, x.numpy() // n)
+                agree(f"% {n}", x % n, x.numpy() % n)
+    agree("signbit of bools", xp.signbit(Tensor([True, False])), np.array([False, False]))

@@ -20,6 +20,22 @@ def of(*shape: int) -> tuple[np.ndarray, Tensor]:  # type: ignore[type-arg]
     return x, Tensor(x)
 
 
+def test_products_of_truth_values_are_numpys(agree: Agree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum of them is whether any holds: in products, Einstein sums and combined writes."""
+    monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
+    x, y = RNG.random((3, 40)) < 0.2, RNG.random((40, 5)) < 0.2
+    s, t = Tensor(x), Tensor(y)
+    agree("matmul of bools", s @ t, x @ y)
+    agree("a row times a column", s[0] @ t[:, 0], x[0] @ y[:, 0])
+    agree("einsum of bools", xp.einsum("ij,jk->k", s, t), np.einsum("ij,jk->k", x, y))
+    agree("no elements", s[:, :0] @ t[:0], x[:, :0] @ y[:0])
+    places = np.array([1, 1, 0])
+    for combine, of in (("add", np.logical_or), ("max", np.logical_or), ("mul", np.logical_and), ("min", np.logical_and)):
+        wanted = x.copy()
+        of.at(wanted, places, x[::-1])
+        agree(f"index_put by {combine}", s.index_put(places, Tensor(x[::-1].copy()), combine), wanted)
+
+
 def test_products_as_numpys(agree: Agree) -> None:
     for a, b in (((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 1, 3, 4), (5, 4, 2)), ((1, 1), (1, 1))):
         (x, s), (y, t) = of(*a), of(*b)

@@ -95,6 +95,19 @@ def test_wrong_arguments() -> None:
         R.uniform((2,), (0, 0), dtype="int32")
 
 
+@pytest.mark.slow
+def test_numbers_stay_below_the_upper_end() -> None:
+    """Rounding to few digits, and a range that is moved, must not reach it: of 24 random bits the largest float16 would be 1."""
+    for kind, digits in (("float16", 11), ("bfloat16", 8), ("float8_e4m3", 4)):
+        u = values(R.uniform((20000,), (1, 0), dtype=kind)).astype(float)
+        assert u.max() == 1 - 2.0**-digits and u.min() == 0 and abs(u.mean() - (1 - 2.0**-digits) / 2) < 0.01
+    u = values(R.uniform((300000,), (1, 0), low=4096, high=4098))
+    assert u.min() == 4096 and u.max() < 4098
+    for low, high, kind in ((0, 300, "uint8"), (-5, 5, "uint8"), (-(2**63), 2**63 + 1, "int64")):
+        with pytest.raises(UsageError, match="an integer type that has these numbers"):
+            R.randint((2,), low, high, (0, 0), dtype=kind)
+
+
 DRAWS: dict[str, Callable[[Any], Tensor]] = {
     "uniform": lambda s: nn.uniform((9,), (0, s)),
     "normal": lambda s: nn.normal((9,), (s, 4)),

@@ -113,7 +113,7 @@ def test_what_does_not_fit() -> None:
         vmap(lambda a: a, 2)(Tensor(np.ones(3)))
     with pytest.raises(UsageError, match="no argument"):
         vmap(lambda a: a, None)(Tensor(np.ones(3)))
-    with pytest.raises(UsageError, match="captured"):
+    with pytest.raises(UsageError, match="the function under vmap"):
         vmap(lambda a: a * a.numpy())(Tensor(np.ones(3)))
 
 
@@ -127,3 +127,15 @@ def test_gradients_pass_through_sorts_of_a_batch(descending: bool) -> None:
     got = grad(lambda x: vmap(loss)(x).sum())(x).numpy()
     np.testing.assert_allclose(got, np.stack([grad(loss)(x[i]).numpy() for i in range(3)]))
     np.testing.assert_allclose(vmap(grad(loss))(x).numpy(), got)
+
+
+def test_results_without_a_batch_keywords_and_elements_of_an_element() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    same, number, listed = vmap(lambda x: (np.ones(2), 1.5, [sum(x)]))(Tensor(x))
+    assert same.tolist() == [[1.0, 1.0], [1.0, 1.0]] and number.tolist() == [1.5, 1.5] and listed[0].tolist() == [3.0, 12.0]
+    assert vmap(lambda x, *, by: x * by, in_axes=1)(Tensor(x), by=Tensor(np.arange(3.0))).tolist() == [[0, 0], [1, 4], [4, 10]]
+    with pytest.raises(UsageError, match=r"the function under vmap branches on a tensor.*xp.where"):
+        vmap(lambda x: x if x.sum() > 0 else -x)(Tensor(x))
+    for axes, out in (({"a": 1}, 0), (0, (1, 0))):
+        with pytest.raises(UsageError, match="give a dimension for each argument"):
+            vmap(lambda x: x, in_axes=axes, out_axes=out)(Tensor(x))  # type: ignore[arg-type]
