@@ -274,8 +274,8 @@ class TensorHandle:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if thread.capture is None and (self.known is not None or not self.node.tracked or self.requires_grad):
-            make, given = self.__reduce__()
-            return make(*given)
+            make, (array, *others) = self.__reduce__()
+            return make(array.copy(), *others)
         return self.copy()  # type: ignore[attr-defined]
 
     def __copy__(self) -> Any:

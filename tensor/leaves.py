@@ -125,12 +125,27 @@ def _from_data(data: Any, dtype: DTypeLike | None, device: str, range: tuple[int
         kind = None if dtype is None else dtype_of(dtype)
         if not (isinstance(data, memoryview) or hasattr(data, "__array__")):
             if kind is None and array.dtype == np.float64:
-                kind = default_float()
+                array = _whole(data, array)
+                kind = default_float() if array.dtype == np.float64 else None
             if kind is not None and array.dtype.kind in "iu" and array.size:
                 number_of(array.min(), kind), number_of(array.max(), kind)
         return from_numpy(array, kind, device, range)
     except TilewrightError as e:
         raise with_line(e) from e.__cause__
+
+
+def _whole(data: Any, array: Array) -> Array:
+    """What NumPy made of whole numbers beside others of 2⁶³ and more, which is floats, as an array of uint64."""
+    import numpy as np
+
+    if not array.size or not array.max() >= 2.0**63:
+        return array
+    exact = np.asarray(data, object)
+    if not all(type(x) is int for x in exact.flat):
+        return array
+    if min(exact.flat) < 0:
+        raise UsageError(f"whole numbers from {min(exact.flat)} to {max(exact.flat)}: no integer type has all; pass a dtype")
+    return exact.astype(np.uint64)
 
 
 def values(x: TensorNode) -> Array:

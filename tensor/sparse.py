@@ -128,7 +128,7 @@ def _regular_offsets(who: str, given: Any, entries: int) -> bool:
     """Whether rows are regular, after a check that an array, or a tensor that is computed already, is where rows begin and end."""
     if isinstance(given, Tensor):
         if given.node.data is None or given.device != "cpu":
-            return False  # computed later: only the range of what is read is checked then
+            return False  # computed later: the kernel's input is checked then
         given = given.node.data.array
     begins = np.asarray(given)
     if begins.size and (begins[0] != 0 or begins[-1] != entries):

@@ -13,9 +13,10 @@ from typing import Any
 
 from ...ir.dtypes import DType, int32, int64, uint8, uint32, uint64
 from ...ir.errors import OutOfRangeError, UsageError
+from . import index_maps as maps
 from .loop_nodes import final
 from .nodes import HostCall, TensorNode, walk
-from .primitives import cast, const, elementwise, host, marked, reduce
+from .primitives import cast, const, elementwise, host, marked, reduce, view
 from .source_lines import Line, at, user_line
 from .symbolic_sizes import SymbolicSize, below, most, symbolic
 from .value_ranges import RangeMark, interval
@@ -26,18 +27,19 @@ CHECK = "index check"
 
 class IndexMark(RangeMark):
     """The mark of integers that must be places in `size` elements. `what` they are to people: an index, a label; `name`: of the
-    function that they were given to; `dim`: the dimension that they are places in, `negative`: counted from its end as well."""
+    function that they were given to; `dim`: the dimension that they are places in, `negative`: counted from its end as well; `ascending`:
+    none along the last dimension may be less than the one before."""
 
-    __slots__ = ("dim", "negative", "size", "what")
+    __slots__ = ("ascending", "dim", "negative", "size", "what")
 
-    def __init__(self, what: str, name: str, dim: int, size: int, negative: bool) -> None:
+    def __init__(self, what: str, name: str, dim: int, size: int, negative: bool, ascending: bool = False) -> None:
         super().__init__(name, -most(size) if negative else 0, most(size) - 1)
-        self.what, self.dim, self.size, self.negative = what, dim, size, negative
+        self.what, self.dim, self.size, self.negative, self.ascending = what, dim, size, negative, ascending
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What distinguishes checks."""
-        return self.what, self.name, self.dim, self.size, self.negative
+        return self.what, self.name, self.dim, self.size, self.negative, self.ascending
 
     def look(self, values: Any, line: Line) -> None:
         """Raise OutOfRangeError where an integer of a NumPy array lies outside. The size is a number."""
@@ -47,6 +49,12 @@ class IndexMark(RangeMark):
         first = -self.size if self.negative else 0
         if low < first or high >= self.size:
             raise self.error(low if low < first else high, self.size, line)
+        if self.ascending and (values[..., 1:] < values[..., :-1]).any():
+            raise self.descent(line)
+
+    def descent(self, line: Line) -> OutOfRangeError:
+        """What is said of a value that is less than the one before."""
+        return OutOfRangeError(f"{self.name}: one {self.what} is less than the one before: they ascend, as was declared{at(line)}")
 
     def error(self, value: int | str, size: int, line: Line) -> OutOfRangeError:
         """What is said of a value outside."""
@@ -56,9 +64,16 @@ class IndexMark(RangeMark):
 
     def holds(self, n: TensorNode) -> bool:
         """Whether the elements of a node cannot be outside, by what is known of them."""
-        if isinstance(n.arg, IndexMark) and n.arg.size == self.size and (self.negative or not n.arg.negative):
+        if (
+            isinstance(n.arg, IndexMark)
+            and n.arg.size == self.size
+            and (self.negative or not n.arg.negative)
+            and n.arg.ascending >= self.ascending
+        ):
             return True
         low, high = interval(n)
+        if self.ascending:
+            return False
         if isinstance(self.size, SymbolicSize):
             return (low >= 0 or (self.negative and below(-low - 1, self.size))) and below(high, self.size)
         return low >= (-self.size if self.negative else 0) and high < self.size
@@ -148,7 +163,17 @@ class IndexRow:
         away = cast(cast(x, int32 if self.plain is uint32 else int64), self.plain) if self.signed else cast(x, self.plain)
         if by.negative and self.signed:
             away = elementwise("add", away, const(by.size, self.plain, x.shape))
-        return reduce("max", away, range(len(x.shape)))
+        top = reduce("max", away, range(len(x.shape)))
+        if not by.ascending or not below(1, x.shape[-1]):
+            return top
+        n = x.shape[-1] - 1
+        now, before = (view(x, maps.strided(x.shape, [*((0, 1, m) for m in x.shape[:-1]), (k, 1, n)])) for k in (1, 0))
+        return elementwise("where", reduce("add", elementwise("lt", now, before), range(len(x.shape))), self._descends, top)
+
+    @property
+    def _descends(self) -> int:
+        """What stands for a value that is less than the one before."""
+        return 1 << 8 * self.plain.size - 1
 
     def in_steps(self, top: TensorNode) -> tuple[IndexRow, TensorNode]:
         """The row in a loop's body, and `top` above 0 where the dimension has no elements: 0 is what no step found."""
@@ -170,6 +195,8 @@ class IndexRow:
             return
         if self.looped and not size:
             raise self.by.error("", size, self.line)
+        if self.by.ascending and away == self._descends:
+            raise self.by.descent(self.line)
         bits = 8 * self.plain.size
         value = (away + first) % (1 << bits)
         raise self.by.error(value - (1 << bits) if self.signed and value >> (bits - 1) else value, size, self.line)

@@ -119,7 +119,7 @@ def check(own: OwnKernel, names: Sequence[str], src: Sequence[TensorNode]) -> No
 def _within(name: str, n: TensorNode, r: OperandRange) -> TensorNode:
     """An input whose elements are checked to lie in a range."""
     high = size_of(r.high)
-    mark = IndexMark(f"element of {r.name}", name, 0, high + 1 - r.low, False)
+    mark = IndexMark(f"element of {r.name}", name, 0, high + 1 - r.low, False, r.ascending)
     if not r.low:
         return checked(n, mark, n.data is not None)
     moved = elementwise("sub", cast(n, int64), const(r.low, int64, n.shape))

@@ -329,6 +329,7 @@ def test_gradients_of_what_has_no_elements(function: str, shape: tuple[int, int]
     [
         (np.array([object(), None]), "an array of objects"),
         (2**70, "an array of objects.*too large"),
+        ([2**63, -1], "whole numbers from -1 to 9223372036854775808: no integer type has all"),
         ([[1, 2], [3]], "a list that is no array"),
         (["a"], "unknown dtype"),
         (np.zeros(3, np.clongdouble), "complex256"),
@@ -350,6 +351,7 @@ def test_a_dtype_that_the_data_cannot_have_is_refused() -> None:
     with pytest.raises(UsageError, match=r"cannot become float32.*test_index_checks.py"):
         Tensor(np.array([object()]), dtype="float32")
     assert Tensor([2**70], dtype="float64").item() == 2.0**70
+    assert Tensor([[2**63 + 1], [1]]).tolist() == [[2**63 + 1], [1]] and str(Tensor([2**63, 0.5]).dtype) == "float32"
 
 
 @pytest.mark.parametrize("dtype", [">f4", ">i2", ">u8", "<f8"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tilewright as tw
 from csr_structures import LENGTHS, structure
-from tilewright import OutOfRangeError, Tensor, UsageError, sparse
+from tilewright import OutOfRangeError, Tensor, UsageError, jit, scan, sparse, vmap
 
 ROWS, COLUMNS = 37, 29
 Array = np.ndarray[Any, Any]
@@ -128,3 +128,16 @@ def test_what_is_no_matrix() -> None:
         (made(indices=Tensor(np.array([0, 3, 1]))) @ np.ones(3)).numpy()
     with pytest.raises(UsageError, match="segment_sum of int64"):
         sparse.segment_sum(np.arange(3), begins)
+
+
+def test_offsets_that_are_known_at_a_call_ascend() -> None:
+    """In a captured function, in steps of a loop and in a batch, as where they are known before."""
+    total = lambda x, p: sparse.segment_sum(x, p)  # noqa: E731
+    x, right, wrong = np.arange(6.0), np.array([0, 2, 6], np.int32), np.array([0, 7, 2, 6]) - np.array([0, 3, 0, 0])
+    once, many = jit(total), jit(vmap(total, in_axes=(None, 0)))
+    loop = jit(lambda x, ps: scan(lambda c, p: (c, total(x, p)), 0, ps)[1])
+    assert once(x, right).tolist() == [1.0, 14.0]
+    assert loop(x, right[None]).tolist() == [[1.0, 14.0]] == many(x, right[None]).tolist()
+    for call in (lambda: once(x, wrong), lambda: loop(x, np.stack([wrong, wrong])), lambda: many(x, np.stack([wrong * 0, wrong]))):
+        with pytest.raises(OutOfRangeError, match="one element of indptr is less than the one before"):
+            call()
