@@ -91,9 +91,12 @@ class Measurer:
 
             compile = compile_default
         gpu = self.device.target.kind == "gpu"
-        # beside a GPU that is timed, or a driver that compiles in the runner, builders have all cores but the runner's
+        # beside a GPU that is timed, or a driver that takes long to start in the runner, builders have all cores but the runner's
         cores = usable_cores() if gpu else self.device.threads
         count = builders if builders is not None else max(1, cores - (gpu or self.device.first_launch_s > 0))
+        build_deadline_s = max(
+            build_deadline_s, self.device.first_launch_s / 2
+        )  # (the first build of a process loads the driver's compiler)
         self._runner_setup = RunnerSetup(
             kernel,
             spec,

@@ -29,6 +29,8 @@ ARENA_BYTES = 512 << 20
 """The largest arena."""
 ALIGN = 64
 """Scratch, the arena and the workspace start at multiples of so many bytes; shared memory at multiples of 16."""
+AHEAD = "return;  // without buffers: compiled ahead"
+"""How kernels of one-thread groups on processors answer a launch without any buffers, as drivers that compile at the first launch need."""
 
 Place = Literal["none", "shared", "private", "arena"]
 

@@ -129,7 +129,7 @@ class OpenClDevice(Device):
         refuse(source.signature, self.target)
         s = self.open()
         if self.found.late:
-            s.compile(source.text)
+            _compile_ahead(s, source, s.compile(source.text))
             code = source.text.encode()
         else:
             code = s.binary(source.text)
@@ -206,6 +206,20 @@ def device_of(array: Any) -> str:
 
         on(getattr(array, "queue", None) or cl.CommandQueue(context)).open()
     return _NAMES[context.int_ptr]
+
+
+def _compile_ahead(s: ClSession, source: SourceLike, program: Any) -> None:
+    """Let a driver that compiles at the first launch do it now, and keep the result for other processes: by launches without any buffers,
+    where all kernels of a text return from them at once."""
+    signature, target = source.signature, source.target
+    if signature.symbols or source.text.count(abi.AHEAD) != len(signature.items):
+        return
+    with s.using():
+        for i, n in enumerate(abi.grids(signature)):
+            kernel = s.cl.Kernel(program, abi.entry(signature, i))
+            kernel.set_args(*(None for _ in abi.arguments(signature, target)))
+            if n:
+                s.cl.enqueue_nd_range_kernel(s.queue, kernel, (n,), (1,)).wait()
 
 
 _BATCH = 64

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ...ir.dtypes import DType, bool_, float32, int32, uint16
 from ...ir.errors import BuildError
-from ...program.abi import entry
+from ...program.abi import AHEAD, entry
 from ...program.program import Instr, Mem, Program, Val, statements
 from ...targets.instructions import Instruction
 from ...targets.languages import has, language
@@ -78,7 +78,8 @@ class OpenClEmitter(GroupEmitter):
         size = f"__attribute__((reqd_work_group_size({self.phase.threads}, 1, 1)))"
         if "intel_subgroups" in self.target.features:
             size += f" __attribute__((intel_reqd_sub_group_size({self.target.warp})))"
-        return ["", f"__kernel {size} void {name}({', '.join(self.parameters())}) {{", *shared, *body, "}"]
+        ahead = [f"    if (!{self.params[0]}) {AHEAD}"] if self.target.kind == "cpu" and self.phase.threads == 1 else []
+        return ["", f"__kernel {size} void {name}({', '.join(self.parameters())}) {{", *shared, *ahead, *body, "}"]
 
     def group(self) -> str:
         return "get_group_id(0)"

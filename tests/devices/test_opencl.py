@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,15 @@ def on_device(device: OpenClDevice, arrays: Sequence[np.ndarray[Any, Any]]) -> l
         handles.append(memory.alloc(a.nbytes))
         memory.write(handles[-1], a.ctypes.data, a.nbytes)
     return handles
+
+
+def test_what_is_built_is_compiled_before_its_first_launch(device: OpenClDevice) -> None:
+    kernel = normalise(named_kernels.make("softmax", {"m": 3, "n": 5}, "float32"))
+    made = render(lower(apply(kernel, (), device.target)), device.target)
+    before = set(Path(os.environ["POCL_CACHE_DIR"]).rglob("*.so"))
+    device.build(made)
+    assert {p.stem for p in set(Path(os.environ["POCL_CACHE_DIR"]).rglob("*.so")) - before} == {f"{kernel.name}_p0"}
+    device.build(source(DOUBLE, device.target))  # (which would use the buffers)
 
 
 def call(device: OpenClDevice, made: Any, arrays: Sequence[np.ndarray[Any, Any]], vars: Sequence[int] = ()) -> None:

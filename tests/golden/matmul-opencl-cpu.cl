@@ -3,6 +3,7 @@
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void matmul_p0(__global const float *restrict p_A, __global const float *restrict p_B, __global float *restrict p_C) {
     __local uchar shared[1280] __attribute__((aligned(64)));
+    if (!p_A) return;  // without buffers: compiled ahead
     const int item = (int)get_group_id(0);
     __local uchar *const scratch = shared + 0;
     __local float *const scratch0 = (__local float *)(scratch + 0);
