@@ -198,7 +198,7 @@ _NAMES: dict[int, str] = {}
 def device_of(array: Any) -> str:
     """The name of the device of an array of pyopencl's: the first that used its context, else the one of its queue. '' of what has no
     context."""
-    context = getattr(getattr(array, "base_data", array), "context", None)
+    context = getattr(getattr(array, "base_data", array), "context", None) or getattr(array, "context", None)
     if context is None:
         return ""
     if context.int_ptr not in _NAMES:

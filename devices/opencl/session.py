@@ -322,9 +322,10 @@ class UserArrays(DeviceArrays):
         base, offset = getattr(a, "base_data", a), getattr(a, "offset", 0) if hasattr(a, "base_data") else 0
         if base is None:
             raise UsageError("an array of pyopencl has no elements, so it has no memory that a kernel could be given")
-        if not isinstance(base, (cl.Buffer, cl.SVM, cl.SVMAllocation)) and not hasattr(base, "svm_ptr"):
+        held = isinstance(base, cl.MemoryObjectHolder) and not isinstance(base, cl.Image)  # (buffers, and those of pools)
+        if not held and not isinstance(base, cl.SVM) and not hasattr(base, "svm_ptr"):
             raise UsageError(f"{type(a).__name__} is no array: pass pyopencl.array.Array, pyopencl.Buffer or pyopencl.SVM")
-        if isinstance(base, cl.Buffer) and base.context != self._s.context:
+        if held and base.context != self._s.context:
             raise UsageError(
                 "an array lies in another OpenCL context: ask for the kernel with device=tilewright.devices.opencl.on(queue), a queue of its context"
             )
@@ -358,7 +359,7 @@ class UserArrays(DeviceArrays):
         return pointer, begin, begin + self.looks[i][2]
 
     def handles(self) -> list[int]:
-        if not all(isinstance(m, self._s.cl.Buffer) for m in self._memory):
+        if not all(isinstance(m, self._s.cl.MemoryObjectHolder) for m in self._memory):
             raise UsageError("tensors do not lie in shared virtual memory: pass pyopencl.array.Array")
         with self._s.using():
             for a in self._given:

@@ -169,6 +169,9 @@ class OpenClEmitter(GroupEmitter):
         (PoCL converts one or two by integers, and sixteen in two parts.)"""
         n, m = "" if width == 1 else str(width), max(width, 4)
         f, u, us = self.type(float32, width), self.type(uint16, width), self.type(uint16, m)
+        if width == 16 and "avx512" in self.target.features:
+            text, to, of = ("vcvtph2ps %1, %0", f, u) if way == "widen" else ("vcvtps2ph $0, %1, %0", u, f)
+            return self._assembly(f"{way}_half16", text, {"": to, "x": of})
         copies, cut = {1: ("(x)", ".s0"), 2: ("(x, x)", ".s01")}.get(width, ("", ""))
         if way == "widen":
             at = f"(__private const half *)&{'y' if copies else 'x'}"

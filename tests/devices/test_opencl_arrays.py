@@ -69,6 +69,15 @@ def test_buffers_and_shared_memory(user: SimpleNamespace) -> None:
         assert close(mapped)
 
 
+def test_memory_of_pools(user: SimpleNamespace) -> None:
+    array, tools = pytest.importorskip("pyopencl.array"), pytest.importorskip("pyopencl.tools")
+    for pool in (tools.MemoryPool(tools.ImmediateAllocator(user.queue)), tools.SVMPool(tools.SVMAllocator(user.queue.context))):
+        a, b, out = (array.to_device(user.queue, x, allocator=pool) for x in (A, B, EXPECTED * 0))
+        assert close(user.kernel(a, b, out=out).get())
+    with pytest.raises(UsageError, match="tensors do not lie in shared virtual memory"):
+        tw.jit(lambda x: x.relu())(a)
+
+
 @pytest.mark.parametrize("user", ["in order"], indirect=True)
 def test_functions_of_tensors_take_arrays_where_they_lie(user: SimpleNamespace) -> None:
     """Results are tensors, whose memory is an array of pyopencl's in the same context; kernels take it again."""
