@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..ir.errors import UsageError
 
 
@@ -15,3 +17,8 @@ class MemoryLimitError(PlanError):
     def __init__(self, text: str, least: float) -> None:
         super().__init__(text)
         self.least = least
+
+
+def rounded_up(nbytes: float) -> int:
+    """Bytes, rounded up but for errors of rounding."""
+    return math.ceil(nbytes * (1 - 1e-12))

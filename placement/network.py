@@ -15,6 +15,7 @@ from typing import Any
 from ..files import folders
 from ..files.write_file import replace as write
 from .collectives import MeshAxis
+from .device_orders import Slow
 from .errors import PlanError
 from .pipeline_costs import Link
 
@@ -36,26 +37,41 @@ class Rate:
 @dataclass(frozen=True)
 class Network:
     """`rates` by collective, between `ranks` processes. `date`: ISO 8601, UTC; '' where they are assumed. `slowed`: how many times as long work
-    that one resource limits takes beside work that another limits, on one device; empty where that was not measured."""
+    that one resource limits takes beside work that another limits, on one device; empty where that was not measured. `slow`: links that are slower
+    than those rates."""
 
     date: str
     ranks: int
     rates: Mapping[str, Rate]
     slowed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    slow: Slow = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for devices, times in self.slow.items():
+            if not (math.isfinite(times) and times >= 1) or sorted({*devices}) != list(devices) or not 1 <= len(devices) <= 2:
+                raise PlanError(f"a slow link is of one device or of two, and 1 or more times as slow; not {devices}: {times:g}")
 
     @property
     def link(self) -> Link:
         """Of a message from one device to another."""
         return Link(self.rates["send"].alpha, self.rates["send"].beta)
 
-    def axis(self, n: int) -> MeshAxis:
-        """An axis of a mesh of `n` devices, with the rates of each collective; what was not measured has those of an all-reduce."""
+    def axis(self, n: int, times: float = 1.0) -> MeshAxis:
+        """An axis of a mesh of `n` devices, with the rates of each collective; what was not measured has those of an all-reduce. `times`: how many
+        times as long the slowest link makes them. What comes from other stages goes over other links."""
         r = self.rates["all-reduce"]
-        return MeshAxis(n, r.alpha, r.beta, rates={kind: (x.alpha, x.beta) for kind, x in self.rates.items()})
+        slowed = {kind: 1.0 if kind == "send" else times for kind in self.rates}
+        rates = {kind: (slowed[kind] * x.alpha, slowed[kind] * x.beta) for kind, x in self.rates.items()}
+        return MeshAxis(n, times * r.alpha, times * r.beta, rates=rates)
 
     def faster(self, times: float) -> Network:
         """The same with so many times the bandwidth."""
         return replace(self, rates={kind: replace(r, beta=r.beta / times) for kind, r in self.rates.items()})
+
+    def without(self, device: int) -> Network:
+        """The same without a device; those after it are numbered anew."""
+        left = {tuple(d - (d > device) for d in of): times for of, times in self.slow.items() if device not in of}
+        return replace(self, slow=left)
 
     def to_json(self) -> dict[str, Any]:
         rates = {k: asdict(r) for k, r in self.rates.items()}

@@ -177,6 +177,8 @@ def _place(x: Any) -> Place:
 def _check_routes(s: PipelineSchedule) -> None:
     if not s.orders or not s.route_of or not s.routes or not s.routes[0]:
         raise PlanError(f"{s.name} needs a stage, a part of the model and a microbatch at least")
+    if not all(s.orders):
+        raise PlanError(f"stage {s.orders.index(())} of {s.name} does nothing: leave it out")
     if len({len(route) for route in s.routes}) != 1:
         raise PlanError(f"the routes of {s.name} have unlike numbers of parts")
     places = [place for route in s.routes for place in route]

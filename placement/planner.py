@@ -7,13 +7,15 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise
 
 from .collectives import Mesh
 from .decided import FREE, Decided, as_decided
-from .errors import MemoryLimitError, PlanError
+from .device_orders import DevicePlaces, Order, Slow, SlowUse, best_orders
+from .errors import MemoryLimitError, PlanError, rounded_up
 from .handcrafted import generate
 from .network import Network
-from .pipeline_costs import PartCosts, PipelineCosts
+from .pipeline_costs import Link, PartCosts, PipelineCosts
 from .pipeline_schedule import PipelineSchedule
 from .shard_graph import ShardGraph
 from .shard_search import ShardPlan, least_memory, renamed, search_shardings
@@ -50,13 +52,15 @@ class PlannedPart:
 @dataclass(frozen=True)
 class DevicePlan:
     """A plan. `parts`: first to last; a stage has one or several. Seconds of a step: those of the pipeline's `line` until the last pass ends, and
-    `once` for what is done once: gradients added up over devices, updates."""
+    `once` for what is done once: gradients added up over devices, updates. `order`: the device of each rank; `slow`: where slow links are used."""
 
     model: str
     batch: int
     parts: tuple[PlannedPart, ...]
     line: Timeline
     once: float
+    order: Order
+    slow: tuple[SlowUse, ...]
 
     @property
     def schedule(self) -> PipelineSchedule:
@@ -74,6 +78,12 @@ class DevicePlan:
     @property
     def devices(self) -> int:
         return sum(map(math.prod, self.meshes))
+
+    def devices_of(self, stage: int) -> Order:
+        """In the order of the stage's mesh, row by row."""
+        sizes = list(map(math.prod, self.meshes))
+        first = sum(sizes[:stage])
+        return self.order[first : first + sizes[stage]]
 
     @property
     def step(self) -> float:
@@ -148,10 +158,12 @@ def meshes(n: int) -> Iterator[tuple[int, ...]]:
 def plan(
     model: Model, devices: int, batch: int, price: Price, network: Network, memory: float = math.inf, decided: Decided = FREE
 ) -> Found:
-    """The best plan found. `network`: between any two devices. `decided`: what is decided. Raises PlanError where none fits, with the least memory
-    that would."""
+    """The best plan found. `network`: between devices; stages get layers as if no link were slow, then devices take the places where slow links
+    cost least. `decided`: what is decided. Raises PlanError where none fits, with the least memory that would."""
     if devices < 1:
         raise PlanError(f"a plan needs one device at least, not {devices}")
+    if unknown := [d for of in network.slow for d in of if not 0 <= d < devices]:
+        raise PlanError(f"a slow link of device {unknown[0]}: {devices} devices are numbered from 0 to {devices - 1}")
     return _Planner(model, devices, batch, price, network, memory, decided).found()
 
 
@@ -166,6 +178,8 @@ class _Planner:
     decided: Decided
     solved: dict[tuple[object, ...], PlannedPart | PlanError] = field(default_factory=dict)
     least: dict[tuple[object, ...], float] = field(default_factory=dict)
+    graphs: dict[tuple[range, int], ShardGraph] = field(default_factory=dict)
+    orders: dict[tuple[tuple[int, ...], ...], dict[tuple[tuple[float, ...], ...], list[Order]]] = field(default_factory=dict)
     short: list[float] = field(default_factory=list)
     """Bytes that plans which did not fit would have needed."""
 
@@ -187,14 +201,14 @@ class _Planner:
             of = f"of {self.decided.tensor} tensor-parallel devices" if self.decided.tensor else "of a device or more"
             raise PlanError(f"{self.devices} devices cannot be dealt out to {self.decided.stages or 1} stages {of}")
         if not made and self.short:
-            raise PlanError(f"no plan fits into {self.memory:.4g} bytes a device: {min(self.short):.4g} bytes is the least")
+            raise PlanError(f"no plan fits into {rounded_up(self.memory)} bytes a device: {rounded_up(min(self.short))} bytes is the least")
         if not made:
             raise PlanError("; ".join(dict.fromkeys(f"{name}: {why}" for name, why in rejected)))
         best, *others = sorted(made.values(), key=lambda p: p.step)
         return Found(best, tuple(others), tuple(rejected))
 
-    def _mesh(self, shape: Sequence[int]) -> Mesh:
-        return tuple(map(self.network.axis, shape))
+    def _mesh(self, shape: Sequence[int], times: Sequence[float] = ()) -> Mesh:
+        return tuple(map(self.network.axis, shape, times or [1.0] * len(shape)))
 
     def _shapes(self, n: int) -> Iterator[tuple[int, ...]]:
         """Of the `n` devices of a stage."""
@@ -277,12 +291,18 @@ class _Planner:
 
         return seconds
 
+    def _graph(self, layers: range, m: int) -> ShardGraph:
+        if (layers, m) not in self.graphs:
+            self.graphs[layers, m] = self.model.part(layers, self.batch // m)
+        return self.graphs[layers, m]
+
     def _part(self, layers: range, mesh: Mesh, m: int, in_flight: int, memory: float) -> PlannedPart:
         """Layers split over a mesh. Parts of equally many layers of which none, or the same end, is the model's are split alike."""
-        key = (len(layers), layers.start == 0, layers.stop == self.model.layers, tuple(axis.n for axis in mesh), m, in_flight, memory)
+        links = tuple((axis.n, axis.alpha, axis.beta) for axis in mesh)
+        key = (len(layers), layers.start == 0, layers.stop == self.model.layers, links, m, in_flight, memory)
         if key not in self.solved:
             try:
-                self.solved[key] = self._solved(self.model.part(layers, self.batch // m), layers, mesh, m, in_flight, memory)
+                self.solved[key] = self._solved(self._graph(layers, m), layers, mesh, m, in_flight, memory)
             except PlanError as e:
                 self.solved[key] = e
         found = self.solved[key]
@@ -290,13 +310,13 @@ class _Planner:
             raise found
         if found.layers == layers:
             return found
-        return replace(found, layers=layers, plan=renamed(found.plan, self.model.part(layers, self.batch // m)))
+        return replace(found, layers=layers, plan=renamed(found.plan, self._graph(layers, m)))
 
     def _least(self, layers: range, mesh: Mesh, m: int, in_flight: int) -> float:
         """Bytes of a device, at least."""
         key = (len(layers), layers.start == 0, layers.stop == self.model.layers, tuple(axis.n for axis in mesh), m, in_flight)
         if key not in self.least:
-            graph = self.model.part(layers, self.batch // m)
+            graph = self._graph(layers, m)
             self.least[key] = least_memory(graph, mesh, as_decided(graph, mesh, self.decided), in_flight)
         return self.least[key]
 
@@ -309,7 +329,22 @@ class _Planner:
         return PlannedPart(layers, found, PartCosts(forward, inputs, weights, None, kept, kept, 0.0, found.memory - in_flight * kept))
 
     def _scheduled(self, schedule: PipelineSchedule, cuts: Sequence[Cut], m: int) -> DevicePlan:
-        """The parts in this order. Raises PlanError where they do not fit into memory."""
+        """The parts in this order, on the devices that are best for them. Raises PlanError where they do not fit into memory."""
+        own = [schedule.parts_of(stage) for stage in range(schedule.stages)]
+        shapes = tuple(tuple(axis.n for axis in cuts[parts[0]].mesh) for parts in own)
+        if shapes not in self.orders:
+            self.orders[shapes] = best_orders(shapes, self.network.slow)
+        found = []
+        for times, orders in self.orders[shapes].items():
+            slowest = [[max(x) for x in zip(*(t for t, parts in zip(times, own) if k in parts))] for k in range(len(cuts))]
+            placed = [Cut(c.layers, self._mesh([axis.n for axis in c.mesh], t)) for c, t in zip(cuts, slowest)]
+            found.append(self._placed(schedule, placed, m, shapes, orders))
+        return min(found, key=lambda p: p.step)
+
+    def _placed(
+        self, schedule: PipelineSchedule, cuts: Sequence[Cut], m: int, shapes: Sequence[tuple[int, ...]], orders: Sequence[Order]
+    ) -> DevicePlan:
+        """The parts in the best of these orders of devices, between which only the links between stages differ."""
         flights = schedule.in_flight
         parts = [self._part(c.layers, c.mesh, m, 1, math.inf) for c in cuts]
         short = 0.0
@@ -323,21 +358,64 @@ class _Planner:
                     parts[k] = self._part(cuts[k].layers, cuts[k].mesh, m, flights[k], least[k] + over * needs[k] / total)
                 short = max(short, sum(least.values())) if over < 0 else short
         if short:
-            raise MemoryLimitError(f"{schedule.name} holds {short:.4g} bytes a device at least", short)
+            raise MemoryLimitError(f"{schedule.name} holds {rounded_up(short)} bytes a device at least", short)
         for k in range(len(parts) - 1):
             here, after = parts[k].plan, parts[k + 1].plan
             sent = max(crossing(here, after, True).most, crossing(after, here, False).most)
             parts[k] = replace(parts[k], costs=replace(parts[k].costs, sent=float(sent)))
-        line = simulate(schedule, PipelineCosts([part.costs for part in parts], self.network.link))
-        if (most := max(line.memory)) > self.memory * (1 + 1e-9):
-            raise MemoryLimitError(f"{schedule.name} holds {most:.4g} bytes", most)
-        return DevicePlan(self.model.name, self.batch, tuple(parts), line, once(schedule, [part.plan for part in parts], self.network))
+        sends, copies = _sends(schedule, [part.plan for part in parts])
+        ways = {_slowed(DevicePlaces(shapes, order), self.network.slow, sends, copies): order for order in reversed(orders)}
+        found, link = [], self.network.link
+        for (between, again, uses), order in ways.items():
+            links = {pair: Link(times * link.alpha, times * link.beta) for pair, times in between}
+            line = simulate(schedule, PipelineCosts([part.costs for part in parts], link, links))
+            if (most := max(line.memory)) > self.memory * (1 + 1e-9):
+                raise MemoryLimitError(f"{schedule.name} holds {rounded_up(most)} bytes", most)
+            rest = once(schedule, [part.plan for part in parts], self.network, again)
+            found.append(DevicePlan(self.model.name, self.batch, tuple(parts), line, rest, order, uses))
+        return min(found, key=lambda p: p.step)
 
 
-def once(schedule: PipelineSchedule, plans: Sequence[ShardPlan], network: Network) -> float:
-    """Seconds of what a step does once, on the stage where that takes longest: gradients added up over devices and over all copies of a part, and
-    updates."""
-    copies = network.axis(len(schedule.routes))
+Sends = dict[tuple[int, int], set[tuple[int, int]]]
+"""By stages, the numbers of the devices in them between which something is sent."""
+
+
+def _sends(schedule: PipelineSchedule, plans: Sequence[ShardPlan]) -> tuple[Sends, Sends]:
+    """What parts send each other, and copies of a part."""
+    sends, copies = defaultdict[tuple[int, int], set[tuple[int, int]]](set), defaultdict[tuple[int, int], set[tuple[int, int]]](set)
+    for route in schedule.routes:
+        for k, ((a, _), (b, _)) in enumerate(pairwise(route)):
+            if a != b:
+                sends[a, b] |= {(t.source, t.target) for t in crossing(plans[k], plans[k + 1], True).transfers}
+                sends[b, a] |= {(t.source, t.target) for t in crossing(plans[k + 1], plans[k], False).transfers}
+    for held in zip(*schedule.routes):
+        for (a, _), (b, _) in combinations(held, 2):
+            copies[a, b] |= {(k, k) for k in range(math.prod(axis.n for axis in plans[schedule.parts_of(a)[0]].mesh))}
+    return sends, copies
+
+
+def _slowed(
+    at: DevicePlaces, slow: Slow, sends: Sends, copies: Sends
+) -> tuple[tuple[tuple[tuple[int, int], float], ...], float, tuple[SlowUse, ...]]:
+    """How many times as long slow links make transfers, by stages; how many times as long what copies of a part add up takes; and where each is
+    used."""
+    between, again, uses = dict[tuple[int, int], float](), 1.0, []
+    for devices, times in slow.items():
+        stage, axes = at.axis(devices)
+        where = [f"collectives of stage {stage}"] if axes else []
+        pairs = at.sends(devices, sends)
+        where += sorted({f"between stages {min(pair)} and {max(pair)}" for pair in pairs})
+        between |= {pair: max(times, between.get(pair, 1.0)) for pair in pairs}
+        if at.sends(devices, copies):
+            where, again = [*where, "gradients of both copies"], max(again, times)
+        uses.append(SlowUse(devices, times, ", ".join(where)))
+    return tuple(between.items()), again, tuple(uses)
+
+
+def once(schedule: PipelineSchedule, plans: Sequence[ShardPlan], network: Network, times: float = 1.0) -> float:
+    """Seconds of what a step does once, on the stage where that takes longest: gradients added up over devices and over all copies of a part
+    (`times` as long for a slow link), and updates."""
+    copies = network.axis(len(schedule.routes), times)
 
     def seconds(plan: ShardPlan) -> float:
         made = [(plan.graph.arrays[op.writes[0]], plan.ops[op.name].writes) for op in plan.graph.ops if plan.graph.phase(op) == "weight"]

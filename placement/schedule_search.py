@@ -61,7 +61,7 @@ def search_schedule(
     problem = ListProblem(microbatches, LAYOUTS[layout](stages), costs, memory)
     least = problem.least_memory()
     if least > memory * (1 + 1e-9):
-        raise PlanError(f"no schedule fits into {memory:.4g} bytes a stage: one microbatch alone takes {least:.4g}")
+        raise PlanError(f"no schedule fits into a memory of {memory:.4g} a stage: one microbatch alone takes {least:.4g}")
     small = 3 * microbatches * len(problem.route) <= EXACT_OPERATIONS
     if exact is None:
         exact = small and find_spec("ortools") is not None
@@ -72,18 +72,20 @@ def search_schedule(
         search.tried += 1
         if max(line.memory) <= memory * (1 + 1e-9) and (best is None or line.step < best.step):
             best = line
-    bound, proven = problem.bound(), False
+    bound = problem.bound()
     if exact:
         left = seconds - (time.perf_counter() - began)
-        orders, proven_bound, proven = least_step(problem, max(left, 0.1), best)
-        bound = max(bound, proven_bound)
+        orders, proven = least_step(problem, max(left, 0.1), best)
+        bound = max(bound, proven)
         if orders is not None:
             line = simulate(problem.schedule("searched", orders), costs)
-            best = line if best is None or line.step < best.step else best
+            if max(line.memory) <= memory * (1 + 1e-9) and (best is None or line.step < best.step):
+                best = line
     if best is None:
-        raise PlanError(f"no schedule was found that fits into {memory:.4g} bytes a stage; {least:.4g} is the least that could; give more")
-    proven = proven or best.step <= bound * (1 + 1e-9)
-    return FoundSchedule(best, min(bound, best.step), proven, search.tried, time.perf_counter() - began)
+        raise PlanError(
+            f"no schedule was found that fits into a memory of {memory:.4g} a stage; {least:.4g} is the least that could; give more"
+        )
+    return FoundSchedule(best, min(bound, best.step), best.step <= bound * (1 + 1e-9), search.tried, time.perf_counter() - began)
 
 
 def _first_rules(problem: ListProblem) -> Iterator[StageRules]:
@@ -188,8 +190,8 @@ MEMORY_UNITS = 10_000
 Orders = list[list[tuple[str, int, int]]]
 
 
-def least_step(problem: ListProblem, seconds: float, hint: Timeline | None = None) -> tuple[Orders | None, float, bool]:
-    """(the orders that were found, or None; seconds that no step is below; whether they are the best). `hint`: a schedule to begin with.
+def least_step(problem: ListProblem, seconds: float, hint: Timeline | None = None) -> tuple[Orders | None, float]:
+    """(the orders that were found, or None; seconds that no step is below). `hint`: a schedule to begin with.
     Raises PlanError where OR-Tools are missing."""
     try:
         from ortools.sat.python import cp_model
@@ -202,8 +204,8 @@ def least_step(problem: ListProblem, seconds: float, hint: Timeline | None = Non
     status = solver.solve(built.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         bound = solver.best_objective_bound * built.unit if built.exact else 0.0
-        return built.orders(solver), bound, status == cp_model.OPTIMAL and built.exact
-    return None, 0.0, False
+        return built.orders(solver), bound
+    return None, 0.0
 
 
 class _ExactModel:
@@ -278,8 +280,8 @@ class _ExactModel:
         rows: Orders = []
         for stage in range(self.problem.stages):
             own = self.problem.parts_of(stage)
-            ops = [(solver.value(self.at[kind, k, i]), "FBW".index(kind), kind, i, k) for kind, k, i in self._kinds if k in own]
-            rows.append([(kind, i, k) for _, _, kind, i, k in sorted(ops)])
+            ops = [(solver.value(self.at[op]), self._cost[op[1]][op[0]] > 0, "FBW".index(op[0]), op) for op in self._kinds if op[1] in own]
+            rows.append([(kind, i, k) for *_, (kind, k, i) in sorted(ops)])  # what takes no time comes first, and frees memory
         return rows
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from .collectives import Mesh, MeshAxis
-from .errors import PlanError
+from .errors import PlanError, rounded_up
 from .shard_graph import ShardArray, ShardGraph, ShardOp
 from .shardings import Collective, Layout, Price, Sharding, laid_out_anew, layouts, local_bytes, seconds, shardings
 
@@ -128,8 +128,8 @@ class _LinearProgram:
         self._sums = csr_array((factors, (equations, variables)), shape=(n, count))
         self._one = np.arange(n) < len(choices)
 
-    def least(self, costs: Any, time_limit: float, memory: float = math.inf) -> tuple[Any, bool]:
-        """The variables of the cheapest choices, and whether that is proven. Raises PlanError."""
+    def least(self, costs: Any, time_limit: float, memory: float = math.inf, whole: bool = True) -> tuple[Any, bool]:
+        """The variables of the cheapest choices, and whether that is proven; not `whole`: of shares of choices, a bound. Raises PlanError."""
         import numpy as np
         from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -137,8 +137,8 @@ class _LinearProgram:
         if not math.isinf(memory):
             limits.append(LinearConstraint(self.memory / memory, -np.inf, 1.0 + 1e-9))
         options = {"time_limit": time_limit, "presolve": False, "mip_rel_gap": 1e-6 if math.isinf(memory) else LIMITED_GAP}
-        whole = np.arange(len(costs)) < self._whole
-        found = milp(costs / max(costs.max(), 1e-30), constraints=limits, integrality=whole, bounds=Bounds(0, 1), options=options)
+        kinds = np.arange(len(costs)) < (self._whole if whole else 0)
+        found = milp(costs / max(costs.max(), 1e-30), constraints=limits, integrality=kinds, bounds=Bounds(0, 1), options=options)
         if found.x is None:
             raise PlanError(f"no plan was found in {time_limit:g} s: {found.message}")
         return found.x, found.status == 0
@@ -171,7 +171,7 @@ def search_shardings(
     same = _same(graph, not math.isinf(memory)) if equal_layers else {}
     choices = _choices(graph, mesh, price, allowed, as_alpa, (microbatches, in_flight), same)
     if (least := _least(choices)) > memory * (1 + 1e-9):
-        raise PlanError(f"no plan fits into {memory:.4g} bytes a device: {least:.4g} bytes is the least, on {_named(mesh)}")
+        raise PlanError(f"no plan fits into {rounded_up(memory)} bytes a device: {rounded_up(least)} bytes is the least, on {_named(mesh)}")
     edges = _edges(graph, mesh, choices, same, microbatches)
     _prune(choices, edges, not math.isinf(memory))
     program = _LinearProgram(choices, edges)
@@ -185,7 +185,9 @@ def _within(program: _LinearProgram, memory: float, time_limit: float) -> Any:
     """A solution that fits into memory and is within `LIMITED_GAP` of the best, by Lagrangian relaxation: with a price on memory there is no limit, and
     what such a solution costs, less the price of the limit, is a bound. None where no price gives one."""
     fits: tuple[float, float, Any] | None = None
-    over, rate, bound = (0.0, 0.0), 0.0, 0.0
+    x, proven = program.least(program.costs, time_limit, whole=False)
+    over = bound, _ = float(program.costs @ x), float(program.memory @ x)
+    rate = over[0] / over[1] if over[1] > memory * (1 + 1e-9) else 0.0
     for _ in range(MOST_RATES):
         x, proven = program.least(program.costs + rate * program.memory, time_limit)
         cost, held = float(program.costs @ x), float(program.memory @ x)

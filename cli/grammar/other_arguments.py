@@ -134,6 +134,11 @@ def plan(p: Grammar) -> None:
         help="of a model: tensor-parallel devices of each stage; the others have other rows of the batch",
     )
     p.add_argument("--zero", type=int, choices=range(4), metavar="K", help="of a model: ZeRO's stage over data-parallel devices, 0 to 3")
+    p.add_argument(
+        "--slow-link",
+        metavar="A-B=TIMES",
+        help="of a model: the link of devices A and B (from 0) takes TIMES as long as others; A=TIMES: all links of A; several with commas",
+    )
     p.add_argument("--backend", choices=("mpi", "gloo"), help="of a model: what devices talk over, MPI or PyTorch's gloo; default mpi")
     p.add_argument(
         "--memory",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     Prices = KernelPrices | CapturedPrices
 
+_SLOW = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?=(\d{1,12}(?:\.\d{1,12})?)")
 ADAM = 8.0
 """Bytes of optimiser state for each element of a parameter."""
 
@@ -32,11 +36,27 @@ def run(args: Namespace) -> int:
     found = searched(args, model, prices, network)
     faster = searched(args, model, prices, network.faster(2))
     split = _overlap(found, prices, network)
+    fewer = _without(args, model, prices, network, found)
     if args.json is not None:
-        write(args.json, json.dumps(_facts(found, faster, prices, network, split), indent=1) + "\n")
+        write(args.json, json.dumps(_facts(found, faster, prices, network, split, fewer), indent=1) + "\n")
     if args.json != "-":
         _print(found, faster, prices, network, split)
+        for device, p in fewer.items():
+            compared = "faster" if p.step < found.best.step else "slower"
+            print(f"without     device {device}: {duration(p.step)}, {compared}: {p.name}")
     return 0
+
+
+def _without(args: Namespace, model: Model, prices: Prices, network: Network, found: Found) -> dict[int, DevicePlan]:
+    """The best plan without each device whose links are all slow."""
+    plans = {}
+    for device in [of[0] for of in network.slow if len(of) == 1] if found.best.devices > 1 else []:
+        fewer = Namespace(**{**vars(args), "devices": found.best.devices - 1, "batch": found.best.batch})
+        try:
+            plans[device] = searched(fewer, model, prices, network.without(device)).best
+        except UsageError:  # what was decided, or a batch, needs all devices
+            continue
+    return plans
 
 
 def _overlap(found: Found, prices: Prices, network: Network) -> BatchSplit | str:
@@ -116,10 +136,28 @@ def links(args: Namespace, measured: bool = False) -> Network:
     from ...placement import network
 
     backend = args.backend or "mpi"
-    return network.kept(backend) or (network.measure(backend=backend) if measured else network.ASSUMED)
+    found = network.kept(backend) or (network.measure(backend=backend) if measured else network.ASSUMED)
+    return replace(found, slow=_slow(args.slow_link)) if args.slow_link is not None else found
 
 
-def _facts(found: Found, faster: Found, prices: Prices, network: Network, split: BatchSplit | str) -> dict[str, Any]:
+def _slow(text: str) -> dict[tuple[int, ...], float]:
+    """Times by devices. Raises UsageError."""
+    found: dict[tuple[int, ...], float] = {}
+    for word in text.split(","):
+        of = _SLOW.fullmatch(word.strip())
+        times = float(of[3]) if of is not None else 0.0
+        devices = tuple(sorted({int(x) for x in of.groups()[:2] if x is not None})) if of is not None else ()
+        if of is None or not 1 <= times < 1e9 or (of[2] is not None and len(devices) < 2):
+            raise UsageError(
+                f"cannot read --slow-link {word.strip()!r}; write 2-3=8: devices 2 and 3, 1 or more times as long; or 3=8: all links of 3"
+            )
+        found[devices] = max(times, found.get(devices, 1.0))
+    return found
+
+
+def _facts(
+    found: Found, faster: Found, prices: Prices, network: Network, split: BatchSplit | str, fewer: dict[int, DevicePlan]
+) -> dict[str, Any]:
     known = {"said": split} if isinstance(split, str) else {"said": split.said, "pieces": split.pieces, "seconds_by_pieces": split.tried}
     return {
         "schema": 2,
@@ -132,6 +170,8 @@ def _facts(found: Found, faster: Found, prices: Prices, network: Network, split:
         "kernel_times": dict(prices.sources),
         "links_measured": bool(network.date),
         "overlap": known,
+        "slow_links": [{"devices": u.devices, "times": u.times, "used": u.where} for u in found.best.slow],
+        "without": {device: _plan(p) for device, p in fewer.items()},
     }
 
 
@@ -141,6 +181,7 @@ def _plan(p: DevicePlan) -> dict[str, Any]:
     stages = [
         {
             "stage": stage,
+            "devices": p.devices_of(stage),
             "layers": [part.layers.start, part.layers.stop],
             "placement": placement_name(part),
             "split": layouts_of(part),
@@ -160,6 +201,13 @@ def _plan(p: DevicePlan) -> dict[str, Any]:
     }
 
 
+def _counted(what: str, numbers: Sequence[int]) -> str:
+    """`layer 3`, `layers 3 to 5`, `devices 0, 2`."""
+    if len(numbers) == 1:
+        return f"{what} {numbers[0]}"
+    return f"{what}s " + (f"{numbers[0]} to {numbers[-1]}" if isinstance(numbers, range) else ", ".join(map(str, numbers)))
+
+
 def _print(found: Found, faster: Found, prices: Prices, network: Network, overlap: BatchSplit | str) -> None:
     from ...placement.planner import layouts_of, placement_name
 
@@ -171,9 +219,10 @@ def _print(found: Found, faster: Found, prices: Prices, network: Network, overla
         print(f"  {seconds / best.step:6.1%}  {duration(seconds):>9}  {name}")
     for stage in range(best.schedule.stages):
         for part in (best.parts[k] for k in best.schedule.parts_of(stage)):
-            layers = f"layers {part.layers.start} to {part.layers.stop - 1}"
-            print(f"stage {stage}     {layers}: {placement_name(part)}")
-    for name, split in layouts_of(best.parts[0]).items():
+            on = f" on {_counted('device', best.devices_of(stage))}" if best.slow else ""
+            print(f"stage {stage}     {_counted('layer', part.layers)}{on}: {placement_name(part)}")
+    shown = max(best.parts, key=lambda part: math.prod(part.plan.shape))
+    for name, split in layouts_of(shown).items() if math.prod(shown.plan.shape) > 1 else ():
         print(f"  {name:24} {split}")
     for p in found.near:
         print(f"within 5 %  {p.name}: {duration(p.step)}, {bytes_text(int(p.memory))}")
@@ -192,4 +241,6 @@ def _print(found: Found, faster: Found, prices: Prices, network: Network, overla
         "links       "
         + ("as measured (tune devices --links)" if network.date else "assumed: 13 µs, 3.4 GB/s; tune devices --links measures them")
     )
+    for use in best.slow:
+        print(f"slow link   {'-'.join(map(str, use.devices))}, {use.times:g} times as long: {use.where or 'not used'}")
     print(f"overlap     {f'no batch is split to overlap computing and sending: {overlap}' if isinstance(overlap, str) else overlap.said}")

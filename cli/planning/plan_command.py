@@ -16,8 +16,8 @@ def run(args: Namespace) -> int:
     if args.model is None:
         if args.schedule is None:
             raise UsageError("say --model NAME, with --devices; or --schedule NAME, with --stages and --microbatches")
-        if args.tensor is not None or args.zero is not None:
-            raise UsageError("--tensor and --zero are for a model: say --model NAME")
+        if args.tensor is not None or args.zero is not None or args.slow_link is not None:
+            raise UsageError("--tensor, --zero and --slow-link are for a model: say --model NAME")
         from .schedule_command import run as schedule
 
         return schedule(args)

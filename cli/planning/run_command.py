@@ -23,6 +23,8 @@ def run(args: Namespace) -> int:
     from ...placement.running import check
     from .model_command import is_function
 
+    if args.slow_link is not None:
+        raise UsageError("--slow-link is for a plan that is not run: between the processes of this machine links are as they are")
     check(args.backend or "mpi")
     args.model = args.model or SMALL
     facts = (_function if is_function(args.model) else _model)(args, args.backend or "mpi")

@@ -57,7 +57,11 @@ def run(args: Namespace) -> int:
     if args.json != "-":
         _print(line, args)
         if found is not None:
-            proof = "nothing is faster: proven" if found.proven else f"not proven: at most {found.gap:.2%} of a step could be saved"
+            proof = (
+                "nothing is faster: proven"
+                if found.proven
+                else f"not proven: at most {1 - found.bound / line.step:.2%} of a step could be saved"
+            )
             print(f"search      {found.tried} schedules in {duration(found.seconds)}; {proof}")
     return 0
 

@@ -69,6 +69,7 @@ def test_every_schedule_survives_json_and_can_be_simulated(name: str, half: int,
         ({**TWO, "routes": [[[0, 0], [2, 0]]]}, "goes over stage 2"),
         ({**TWO, "routes": [[[0, 0], [0, 0]]]}, "two parts of mine lie in one chunk"),
         ({**TWO, "route_of": [0, 1]}, "takes route 1"),
+        ({**TWO, "orders": [*TWO["orders"], []]}, "stage 2 of mine does nothing"),
         ({**TWO, "route_of": [0, True]}, "natural numbers"),
     ],
 )

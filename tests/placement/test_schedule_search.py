@@ -32,6 +32,12 @@ def test_small_ones_are_proven_to_be_the_handcrafted_ones() -> None:
         assert found.proven and found.line.step == 3 * m + idle and found.gap == 0
 
 
+def test_passes_of_no_time_hold_memory_too() -> None:
+    pytest.importorskip("ortools")
+    found = search_schedule(3, 6, equal_parts(3, PartCosts(1, 0, 0)), 2, seconds=0.3, exact=True)
+    assert max(found.line.memory) <= 2 and found.line.step >= found.bound
+
+
 def test_unlike_parts_a_slow_link_and_the_v() -> None:
     parts = [PartCosts(1, 2, 1, held=3), PartCosts(2, 2, 1, held=1), PartCosts(1, 1, 1, held=2)]
     slow = PipelineCosts(parts, Link(0.1), {(1, 2): Link(3.0)})
