@@ -71,8 +71,11 @@ class TensorHandle:
         if dtype is None and range is None and type(data) is array_class() and data.dtype.kind != "c":
             self.node = array_leaf(data, device)
         else:
-            found = None if range is not None else _of_tensors(data, device)
-            if found is not None:
+            pair = isinstance(data, TensorHandle) and data.complex_class
+            found = None if range is not None or (pair and dtype is not None) else _of_tensors(data, device)
+            if found is not None and pair:
+                self.__class__, self.node = TensorHandle.complex_as, found
+            elif found is not None:
                 self.node = found if dtype is None else astype(found, dtype)
             else:
                 data = data.numpy() if isinstance(data, TensorHandle) else data
@@ -435,7 +438,7 @@ def _of_tensors(data: Any, device: str) -> TensorNode | None:
     among them. None for anything else."""
     if isinstance(data, TensorHandle):
         known = data.known is not None or data.deferred is not None or (data.node.data is not None and not data.node.tracked)
-        return None if (known and thread.capture is None) or data.complex_class or data.device != device else data.node
+        return None if (known and thread.capture is None) or data.device != device else data.node
     if not isinstance(data, (list, tuple)) or not _holds_tensors(data, device):
         return None
     return nested(data, lambda x: x.node if isinstance(x, TensorHandle) else x)

@@ -38,8 +38,8 @@ from .running.effects import collecting
 from .running.observers import timed
 from .running.pools import rooms_of
 from .running.realise import install
-from .tensor import Tensor
-from .trees import Structure, flatten, tree_map, unflatten
+from .tensor import Tensor, leaves_of
+from .trees import Structure, tree_map, unflatten
 
 # eager loops ----------------------------------------------------------------------------------------------------------
 # Loops outside of captured functions: each is linked when it is first computed.
@@ -122,8 +122,8 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
 
     Raises UsageError where lengths differ, where the carry changes its structure, a shape or a type (it names the leaf), and where the
     body assigns to a tensor from outside."""
-    carry, shape = flatten(init)
-    given, xs_shape = flatten(xs)
+    carry, shape = leaves_of(init)
+    given, xs_shape = leaves_of(xs)
     device = device_of([*carry, *given])
     arrays = [tensor_of(x, device).node for x in given]
     trips = _length(arrays, leaf_names(xs_shape, "xs"), length)
@@ -152,7 +152,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
 
     Where both bounds are numbers (or symbolic sizes), it has gradients. Bounds that are tensors, or numbers that change from call to call
     of a captured function, become a `while_loop`, which has none. Raises UsageError as `scan`."""
-    leaves, shape = flatten(init_val)
+    leaves, shape = leaves_of(init_val)
     device = device_of([*leaves, lower, upper])
     if any(isinstance(b, Tensor) or captured(b) for b in (lower, upper)):
         start, end = tensor_of(lower, device).astype(int64), tensor_of(upper, device).astype(int64)
@@ -177,7 +177,7 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
 
     `seconds`: how long it may take; then OutOfTimeError is raised. Ctrl-C ends it at any time. It has no gradient: use `scan` or `fori_loop`
     with a number of steps. Raises UsageError as `scan`, and where the condition is no single bool."""
-    leaves, shape = flatten(init_val)
+    leaves, shape = leaves_of(init_val)
     device = device_of(leaves)
     if _way.steps:
         raise UsageError(f"while_loop: how many steps there are is not known before, so they cannot be written out{at(user_line())}")
@@ -199,7 +199,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
     Both return the same structure, shapes and types. Gradients go through the branch that was taken. Raises UsageError where the results
     differ (it names the leaf), and where `pred` is no single bool."""
-    leaves, _ = flatten(operands)
+    leaves, _ = leaves_of(operands)
     device = device_of([pred, *leaves])
     if isinstance(pred, (bool, int)) and not isinstance(pred, SymbolicSize):
         return (true_fun if pred else false_fun)(*operands)
@@ -217,7 +217,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
                 f"cond: {name} is {a.dtype}{list(a.shape)} by true_fun, and {b.dtype}{list(b.shape)} by false_fun{at(user_line())}"
             )
     if _way.steps:
-        both_nodes = zip(*(flatten(f(*operands))[0] for f in (true_fun, false_fun)), strict=True)
+        both_nodes = zip(*(leaves_of(f(*operands))[0] for f in (true_fun, false_fun)), strict=True)
         picked = [
             choose(P.expand(gate, a.shape), a, b)
             for a, b in ((tensor_of(x, device).node, tensor_of(y, device).node) for x, y in both_nodes)
@@ -399,7 +399,7 @@ def device_of(leaves: Iterable[Any]) -> str:
 def leaf_names(structure: Any, name: str) -> list[str]:
     """What the leaves of a tree are called in messages: `carry['h'][0]`."""
     kind, *rest = structure
-    if kind == "leaf":
+    if kind == "leaf" or (not rest and kind != "none"):  # (or a complex tensor)
         return [name]
     if kind == "none":
         return []
@@ -424,7 +424,7 @@ def traced(name: str, f: Callable[..., Any], args: Sequence[Any], device: str) -
     """Call a body on tensors without values. Raises UsageError where it assigns to a tensor, and what it raises."""
     around = current()
     with capturing(name) as capture, collecting() as effects:
-        leaves, structure = flatten(f(*args))
+        leaves, structure = leaves_of(f(*args))
         nodes = [tensor_of(x, device).node for x in leaves]
         if effects and nodes:
             nodes[0] = P.after(nodes[0], effects[-1])

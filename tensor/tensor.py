@@ -30,6 +30,7 @@ from .ops.creation import tril, triu
 from .running import buffers
 from .running.assignment import lock_of
 from .running.current_capture import current, thread
+from .trees import Structure, flatten, unflatten
 from .views import Sliced, at_once, element, is_part, known_part, link, write, written
 
 as_node = node_of
@@ -258,6 +259,17 @@ _real, _imag = lifted(Z.real), lifted(Z.imag)
 _astype = lifted(E.astype)
 _getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.where)
 _trace = lifted(L.trace)
+
+
+def leaves_of(tree: Any) -> tuple[list[Any], Structure]:
+    """`flatten` of a tree in which complex arrays and numbers may be: these are tensors first, so that both their parts are seen."""
+    leaves, structure = flatten(tree)
+    paired = [isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") == "c" for x in leaves]
+    return (
+        flatten(unflatten(structure, [Tensor(x) if c else x for x, c in zip(leaves, paired, strict=True)]))
+        if any(paired)
+        else (leaves, structure)
+    )
 
 
 def placeholder(shape: tuple[int, ...], dtype: DType, device: str = "cpu") -> Any:

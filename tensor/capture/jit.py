@@ -267,8 +267,11 @@ class Jitted:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure = flatten((args, kwargs))
-        if any(isinstance(x, array_class()) and x.dtype.kind == "c" for x in leaves):
-            args, kwargs = unflatten(structure, [Tensor(x) if isinstance(x, array_class()) else x for x in leaves])
+        paired = [getattr(getattr(x, "dtype", None), "kind", "") == "c" for x in leaves]
+        if any(paired):  # (arrays, and NumPy's numbers)
+            args, kwargs = unflatten(
+                structure, [Tensor(x) if c or isinstance(x, array_class()) else x for x, c in zip(leaves, paired, strict=True)]
+            )
             leaves, structure = flatten((args, kwargs))
         plain = read(leaves, structure, self.options.device)
         given = self._symbols.read(plain)

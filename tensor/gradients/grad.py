@@ -29,6 +29,9 @@ def _opened(trees: Sequence[Any]) -> Iterator[list[Any]]:
 
     def opened(x: Any) -> Tensor:
         t = x if isinstance(x, Tensor) else Tensor(x)
+        if t.complex_class:  # (a tree whose leaf has both parts)
+            both: Tensor = tree_map(opened, t)
+            return both
         if not t.dtype.is_float:
             raise UsageError(f"a gradient with respect to {t.dtype}{list(t.shape)}: only floats have gradients")
         marks.append(OpenArgument())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ..graph.nodes import HostCall, TensorNode
-from ..graph.primitives import cast, host
+from ..graph.primitives import as_typed, cast, host
+from ..graph.promotion import promote
 from ..leaves import from_numpy, values
 from .elementwise import Operand, floats, together
 from .indexing import take
@@ -93,7 +94,7 @@ def unique_all(x: TensorNode, /) -> UniqueAll:
     """The distinct elements, sorted; every NaN is one of its own. Computed at once."""
     import numpy as np
 
-    array = values(x)
+    array = _ordered(values(x))
     found, first, inverse, counts = np.unique(array, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
     places, *others = (from_numpy(p.astype(np.int64)) for p in (first, inverse.reshape(array.shape), counts))
     # (a gradient goes through what is read, not through what NumPy found)
@@ -116,7 +117,7 @@ def unique_values(x: TensorNode, /) -> TensorNode:
     """The distinct elements, sorted. Computed at once."""
     import numpy as np
 
-    return unique_all(x).values if x.tracked else from_numpy(np.unique(values(x), equal_nan=False), x.dtype)
+    return unique_all(x).values if x.tracked else from_numpy(np.unique(_ordered(values(x)), equal_nan=False), x.dtype)
 
 
 def nonzero(x: TensorNode, /) -> tuple[TensorNode, ...]:
@@ -134,8 +135,9 @@ def isin(x: TensorNode, test: TensorNode, /) -> TensorNode:
 
     from ...ir.dtypes import bool_
 
-    a, b = x, cast(test, x.dtype)
-    return host(HostCall("isin", lambda p, q: np.isin(p, q)), (a, b), a.shape, bool_)
+    kind = promote(x.dtype, test.dtype)
+    a, b = (n if n.dtype is kind else cast(as_typed(n), kind) for n in (x, test))
+    return host(HostCall("isin", lambda p, q: np.isin(_ordered(p), _ordered(q))), (a, b), a.shape, bool_)
 
 
 # NumPy's code: functions of arrays, which change none of their arguments --------------------------------------------
@@ -147,11 +149,18 @@ def _nextafter(x: Array, y: Array) -> Array:
     return out
 
 
+def _ordered(x: Array) -> Array:
+    """An array, or the same numbers in a type that NumPy orders: in bfloat16 and floats of 8 bits it puts NaN, and what is near, anywhere."""
+    import numpy as np
+
+    return x if x.dtype.isbuiltin == 1 else x.astype(np.float32)
+
+
 def _sorted(x: Array, axis: int, descending: bool) -> Array:
     """Sorted along an axis; NaN is larger than all."""
     import numpy as np
 
-    out: Array = np.sort(x, axis=axis)
+    out: Array = np.sort(_ordered(x), axis=axis).astype(x.dtype, copy=False)
     return np.flip(out, axis) if descending else out
 
 
@@ -175,6 +184,7 @@ def _stable(x: Array, axis: int) -> Array:
     """The places that sort along an axis: NumPy's unstable ones, of which those of equal elements are sorted after it."""
     import numpy as np
 
+    x = _ordered(x)
     if x.shape[axis] <= SHORT or x.dtype.itemsize < 4 or x.dtype.kind not in "iuf":
         return np.argsort(x, axis=axis, kind="stable").astype(np.int64, copy=False)
     lines = np.moveaxis(x, axis, -1)
@@ -195,6 +205,7 @@ def _searched(x: Array, v: Array, side: Literal["left", "right"]) -> Array:
     """Where elements of v go in the sorted x. Many are looked for in their order, so that the next one's place is near."""
     import numpy as np
 
+    x, v = _ordered(x), _ordered(v)
     if min(x.size, v.size) <= SHORT or (v.ravel()[1:] >= v.ravel()[:-1]).all():
         return np.asarray(np.searchsorted(x, v, side=side), np.int64)
     order = np.argsort(v, axis=None)

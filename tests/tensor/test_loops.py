@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright as tw
-from tilewright import OutOfRangeError, Tensor, UsageError, xp
+from tilewright import OutOfRangeError, Tensor, UsageError, vmap, xp
 from tilewright.ir.errors import OutOfTimeError
 
 rng = np.random.default_rng(41)
@@ -333,3 +333,20 @@ def test_a_number_that_changes_from_call_to_call_may_be_read_in_a_body() -> None
     f = tw.jit(lambda x, k: tw.cond(x.sum() > 0, lambda v: tw.fori_loop(0, 2, lambda i, u: u * k + i, v), lambda v: v - k, x))
     for k in (1.5, 2.5, -3.0):
         assert np.allclose(f(Tensor(B), k).numpy(), (B * k * k + 1) if B.sum() > 0 else B - k)
+
+
+def test_complex_arrays_and_numbers_are_what_they_are_everywhere() -> None:
+    """As NumPy's arrays and numbers, and as Python's: in carries, elements, branches, batches, gradients and captured functions."""
+    z = np.array([1 + 2j, 3 - 1j], np.complex64)
+    steps = [z[0] * z[0], z[0] * z[0] * z[1]]
+    for start in (z[0], Tensor(z[0]), complex(z[0])):
+        for run in (lambda f: f, tw.jit):
+            last, ys = run(lambda c, xs: tw.scan(lambda c, x: (c * x, c * x), c, xs))(start, z)
+            assert ys.tolist() == steps and last.item() == steps[-1]
+    assert tw.fori_loop(0, 2, lambda i, c: c * 1j, z).tolist() == (-z).tolist()
+    assert tw.while_loop(lambda c: c.real < 4, lambda c: c + (1 + 1j), z[0]).item() == 4 + 5j
+    assert tw.cond(Tensor(False), lambda z: z * 2, lambda z: z * 1j, z).tolist() == (z * 1j).tolist()
+    assert vmap(lambda z: z * z)(z).tolist() == (z * z).tolist()
+    assert tw.jit(lambda s, x: s * x)(z[1], np.ones(2, np.float32)).tolist() == [z[1], z[1]]
+    for f in (lambda z: z, lambda z: Tensor(z), lambda z: z.copy()):
+        assert tw.grad(lambda z: (f(z) * z.conj()).real.sum())(z).tolist() == (2 * z).tolist()  # noqa: B023

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tilewright import Tensor, xp
+from tilewright import Tensor, jit, xp
 from tilewright.ir.errors import UsageError
 
 from tests.tensor.agree import Agree
@@ -115,3 +115,27 @@ def test_sets_and_places_as_numpys(agree_small: Agree) -> None:
     agree_small("by name", [found.values[found.inverse_indices], xp.unique_counts(n).counts], [N, counts])
     agree_small("nonzero", list(n.nonzero()), list(np.nonzero(N)))
     assert xp.unique_values(Tensor(np.array([np.nan, 1.0, np.nan]))).shape == (3,)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e5m2", "float8_e4m3", "float16"])
+def test_nan_is_the_largest_of_narrow_floats_too(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy itself puts NaN of the types that it does not know anywhere, and what is near as well."""
+    rng = np.random.default_rng(3)
+    for small in ("0", "100000"):
+        monkeypatch.setenv("TILEWRIGHT_SMALL", small)
+        x = rng.integers(-4, 5, (3, 40)).astype("float32")
+        x[rng.random(x.shape) < 0.2] = np.nan
+        t, alone = Tensor(x, dtype=kind), x[0][~np.isnan(x[0])]
+        np.testing.assert_array_equal(t.sort(axis=1).astype("float32").numpy(), np.sort(x, 1))
+        np.testing.assert_array_equal(t.argsort(axis=1).numpy(), np.argsort(x, 1, kind="stable"))
+        np.testing.assert_array_equal(t.topk(9)[0].astype("float32").numpy(), np.sort(x, 1)[:, ::-1][:, :9])
+        np.testing.assert_array_equal(xp.searchsorted(t[0].sort(), t[1]).numpy(), np.searchsorted(np.sort(x[0]), x[1]))
+        np.testing.assert_array_equal(xp.isin(t, t[0]).numpy(), np.isin(x, x[0]))
+        found = xp.unique_all(t[0])
+        np.testing.assert_array_equal(found.values.astype("float32").numpy(), np.unique(x[0], equal_nan=False))
+        assert found.counts.tolist() == [*np.unique(alone, return_counts=True)[1], *[1] * (40 - len(alone))]
+
+
+def test_isin_compares_in_a_type_that_has_both() -> None:
+    assert jit(xp.isin)(np.array([44, 5], np.int8), np.array([300, 5])).tolist() == [False, True]
+    assert jit(xp.isin)(np.array([0.1], np.float32), np.array([0.1])).tolist() == [False]
