@@ -3,7 +3,8 @@
     python benchmarks/record.py benchmarks/plans.py [--seconds 2] [--only schedules]
 
 `schedules`: bubble rates that the search finds under a limit of memory, beside those that were printed (Zero Bubble's ZB-2p and ZB-V, and the
-claims for V-Half and V-Min: p/2m and 2p/3m, and these shares of the rate of 1F1B). `found` and `printed` are shares of a step; `memory` is in microbatches. `shardings`: seconds of Alpa's tests.
+claims for V-Half and V-Min: p/2m and 2p/3m, and these shares of the rate of 1F1B); `idle_of_1f1b`: seconds of idle time as a share of 1F1B's. `found`
+and `printed` are shares of a step; `memory` is in microbatches. `shardings`: seconds of Alpa's tests.
 `model`: GPT-2 over 4 devices, cold and with its kernel prices known. `runs`: random plans on 2 and 4 ranks, in integers: how many had the bits of
 one process, and of runs with a planted mistake how many were caught. `prediction`: steps on 2 ranks, predicted and measured."""
 
@@ -63,13 +64,14 @@ def schedules(seconds: float) -> None:
         row(table="ZB-2p", model=s.name, p=s.p, m=s.m, found=round(found.line.bubble, 4), printed=printed, **shown)
     row(table="ZB-2p", model="all", seconds=round(time.perf_counter() - began, 1))
     for p, m, f, b, w, c, printed in ZB_V:
-        found = search_schedule(p, m, equal_parts(2 * p, PartCosts(f, b, w), c), 2 * p, "v", seconds=3 * seconds)
+        found = search_schedule(p, m, equal_parts(2 * p, PartCosts(f, b, w), c), 2 * p, "v", seconds=seconds)
         row(table="ZB-V", p=p, m=m, found=round(found.line.bubble, 4), printed=printed, memory=max(found.line.memory) / 2)
     for p, m in ((4, 12), (6, 18), (8, 24), (8, 64), (16, 48)):
         for name, share, memory in (("v-half", 1 / 2, (p + 2) // 2), ("v-min", 2 / 3, (p + 4) // 3)):
             line = simulate(generate(name, p, m), equal_parts(2 * p, PartCosts(1, 1, 1)))
             claimed = {"printed": round(share * p / m, 4), "share_of_1f1b": round(share * (p - 1) / (m + p - 1), 4)}
-            row(table=name, p=p, m=m, found=round(line.bubble, 4), memory=max(line.memory) / 2, printed_memory=memory, **claimed)
+            idle = {"idle_of_1f1b": round(max(line.idle) / (6 * (p - 1)), 4), "memory": max(line.memory) / 2, "printed_memory": memory}
+            row(table=name, p=p, m=m, found=round(line.bubble, 4), **idle, **claimed)
 
 
 def shardings(_: float) -> None:
