@@ -271,7 +271,7 @@ def main(about, config_of, params_of, init, model, shapes):
 def _run(given, config_of, params_of, init, model, shapes):
     begin = time.perf_counter()
     if given.random:
-        config, file = shapes[given.random], None
+        config, file = replace(shapes[given.random], **({"context": given.context} if given.context else {})), None
         params = init(config, given.seed, packing(given.quant or "float32"))
     elif given.model:
         params, config, file = loaded(given.model, config_of, params_of, given.context or 4096, given.quant)

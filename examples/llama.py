@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tilewright as tw
-from tilewright import Tensor, io, nn, xp
+from tilewright import Tensor, io, nn
 
 from . import generate, language
 
@@ -133,7 +133,7 @@ def init(config, seed=0, pack=lambda w: w):
 
 
 def angles(config):
-    """Cosines and sines of each place, (places, head / 2)."""
+    """Cosines (places, 1, head / 2) of each place, and sines (places, 2, head / 2), of which the first of a pair has the other sign."""
     f = config.theta ** (-np.arange(0, config.head, 2) / config.head)
     s = dict(config.scaling)
     kind = s.get("rope_type", s.get("type", "default"))
@@ -146,15 +146,16 @@ def angles(config):
         part = np.clip((turns - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"]), 0, 1)
         f = f * (part + (1 - part) / s["factor"])
     a = np.outer(np.arange(language.places(config.context)), f)
-    return {"cos": Tensor(np.cos(a).astype("float32")), "sin": Tensor(np.sin(a).astype("float32"))}
+    sin = np.sin(a)
+    return {"cos": Tensor(np.cos(a)[:, None].astype("float32")), "sin": Tensor(np.stack([-sin, sin], axis=1).astype("float32"))}
 
 
 def turned(x, cos, sin, interleaved):
     """Rotary places of (heads, n, head): pairs of numbers turned by the angle of their place. Pairs end half a head apart, whichever way they lay:
     products of queries with keys do not mind."""
-    half = x.shape[-1] // 2
-    a, b = (x[..., ::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
-    return xp.concat([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    lead, half = x.shape[:-1], x.shape[-1] // 2
+    pairs = x.reshape(*lead, half, 2).mT if interleaved else x.reshape(*lead, 2, half)
+    return (pairs * cos + pairs[..., ::-1, :] * sin).reshape(x.shape)
 
 
 def attention(p, x, cache, at, cos, sin, config, window=None):

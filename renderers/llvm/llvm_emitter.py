@@ -164,6 +164,8 @@ class LlvmEmitter:
         self.lanes: dict[tuple[int, int], str] = {}
         """Indices of single lanes, by the vector and the lane."""
         self.written: set[str] = set()
+        self.tables: dict[int, tuple[str, Any]] = {}
+        """Values that are functions of four bits: the operand that has these, and what each of sixteen makes."""
 
     # text -----------------------------------------------------------------------------------------------------------
     def emit(self, text: str) -> str:

@@ -13,6 +13,7 @@ from . import llvm_half
 from .division import divmod_, fdiv, quot, root_guess, scale2, unsupported
 from .llvm_emitter import SCALAR, LlvmEmitter, constant, suffix, type_of, vector
 from .llvm_emitter import splat as constant_splat
+from .tables import looked_up, note_mask
 
 LANES = 32
 """Bytes of a register: four registers of 32-bit integers."""
@@ -121,7 +122,8 @@ def _binary(e: LlvmEmitter, s: Instr) -> str:
     opcode = table[a.dtype.kind].get(s.op)
     if opcode is None:
         raise unsupported(s)
-    return e.emit(f"{opcode} {type_of(a)} {e.of(a)}, {e.of(b)}")
+    note_mask(e, s)
+    return looked_up(e, s) or e.emit(f"{opcode} {type_of(a)} {e.of(a)}, {e.of(b)}")
 
 
 def _div(e: LlvmEmitter, s: Instr) -> str:
@@ -256,7 +258,7 @@ def _bitcast(e: LlvmEmitter, s: Instr) -> str:
 
 
 def _cast(e: LlvmEmitter, s: Instr) -> str:
-    return convert(e, e.of(s.args[0]), s.args[0].dtype, s.result.dtype, s.args[0].lanes)
+    return looked_up(e, s) or convert(e, e.of(s.args[0]), s.args[0].dtype, s.result.dtype, s.args[0].lanes)
 
 
 def convert(e: LlvmEmitter, x: str, src: DType, to: DType, lanes: int) -> str:

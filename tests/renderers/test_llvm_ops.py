@@ -391,3 +391,23 @@ def test_only_float32_has_it() -> None:
         at: Any = replace(targets.named("haswell"), lang=lang)
         with pytest.raises(BuildError, match="no root_guess of"):
             render(program_of_root_guess(4, 4, "float64"), at)
+
+
+def test_floats_of_four_bits_are_looked_up() -> None:
+    """The same numbers as arithmetic makes, with AVX-512 and without."""
+    a = values("int32")
+    for mask, shift, tables in ((15, 4, 2), (7, 0, 2), (10, 28, 2), (16, 0, 0), (-1, 0, 0)):
+
+        def body(k: Builder, x: Val, mask: int = mask, shift: int = shift) -> Val:
+            bits = k.op("and", k.const(mask, dtypes.int32, 16), k.op("shr", x, k.const(shift, dtypes.int32, 16)))
+            f = k.op("cast", bits, dtype=dtypes.float32)
+            scaled = k.op("mul", f, k.const(-0.1, dtypes.float32, 16))
+            return k.op("mul", k.op("sub", k.const(8.0, dtypes.float32, 16), scaled), k.op("add", f, k.const(-1.5, dtypes.float32, 16)))
+
+        f = ((a >> shift) & mask).astype("float32")
+        want = (np.float32(8) - f * np.float32(-0.1)) * (f + np.float32(-1.5))
+        for target in TARGETS[:2]:
+            check(body, [a], want, 16, target)
+        at = targets.named("cascadelake")
+        text, _ = compile_for(at, render(elementwise(["int32"], "float32", 16, 64, body, at.features), at))
+        assert text.count("vperm") == tables and ("cvtdq2ps" in text) == (not tables)
