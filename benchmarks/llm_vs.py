@@ -1,6 +1,6 @@
 """A Llama of random weights beside llama.cpp and PyTorch (eager, through transformers): tokens/s of a prompt of 512 tokens, and of tokens after 128.
 
-    python benchmarks/record.py benchmarks/llm_vs.py [--sizes 110M 0.5B 1.1B] [--forms float32 bfloat16 q8_0 q4_0] [--threads 1 2] [--rounds 5]
+    python benchmarks/record.py benchmarks/llm_vs.py [--sizes 110M 0.5B 1.1B] [--forms float32 bfloat16 q8_0 q4_0] [--threads 1 2] [--rounds 5] [--add]
 
 Each program is a process that holds its model and answers with the seconds of a burst; they are asked in turns, and medians count. A ratio is our
 tokens/s over the other's. `read_share`: bytes of weights a token over what one sum of 512 MB reads a second here, in the same turns. PyTorch takes part
@@ -235,6 +235,18 @@ def compared(size: str, form: str, threads: int, rounds: int, names: list[str]) 
     return {k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}
 
 
+def recorded(sizes: list[str], forms: list[str], threads: list[int]) -> list[dict[str, Any]]:
+    """The rows of this processor that are recorded and not measured now, with the date of each."""
+    from tilewright.devices import get
+
+    path = Path(__file__).resolve().parent.parent / "results" / "llm_vs.json"
+    kept = json.loads(path.read_text()) if path.exists() else {"rows": [], "device": {}}
+    if kept["device"].get("target") != get("cpu").fingerprint()["target"]:
+        return []
+    now = {(s, f, n) for s in sizes for f in forms for n in threads}
+    return [{"date": kept["date"], **r} for r in kept["rows"] if (r["size"], r["form"], r.get("threads", threads[0])) not in now]
+
+
 def main() -> int:
     """Compare every size, form and number of threads."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -243,11 +255,14 @@ def main() -> int:
     p.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--memory", type=float, default=4.0, help="GB that all programs together may take")
+    p.add_argument("--add", action="store_true", help="print recorded rows of this processor again that are not measured now")
     p.add_argument("--play", nargs=4, metavar=("NAME", "SIZE", "FORM", "THREADS"))
     a = p.parse_args()
     if a.play:
         play(a.play[0], a.play[1], a.play[2], int(a.play[3]))
         return 0
+    for row in recorded(a.sizes, a.forms, a.threads) if a.add else ():
+        print(json.dumps(row), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LLM_VS"] = folder
         for size in a.sizes:
