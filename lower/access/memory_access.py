@@ -380,9 +380,9 @@ def write_all(ev: MemoryAccess, mem: Mem, address: Node, copies: Sequence[Copy],
     for (base, step), found in groups.items():
         while found:
             first = min(found)
-            group = step if deinterleavable(step) or transposable(step, mem.dtype.size) else len(found)
-            some = [found.pop(c) for c in takewhile(found.__contains__, range(first, first + group))]
-            if len(some) == step and _write_group(ev, mem, base, first, some, conds):
+            groups_of = step if deinterleavable(step) or transposable(step, mem.dtype.size) else 0
+            some = [found.pop(c) for c in takewhile(found.__contains__, range(first, first + (groups_of or len(found))))]
+            if len(some) == groups_of and _write_group(ev, mem, base, first, some, conds):
                 continue
             if not _write_turned(ev, mem, base, first, step, some, conds):
                 for asg, v in some:

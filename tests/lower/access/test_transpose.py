@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from checks import check_compiled, check_floats, check_twin
-from tilewright import named_kernels, targets
+from tilewright import Tensor, jit, named_kernels, targets
 from tilewright.interp import run
 from tilewright.ir.dtypes import float32, float64
 from tilewright.ir.node import const
@@ -78,6 +78,14 @@ def test_results_are_turned_and_stored_by_rows(name):
     assert "store float " not in text and "scatter" not in text
     check_twin(kernel, opts, target)
     check_compiled(kernel, opts, targets.host())
+
+
+def test_narrow_results_are_not_turned():
+    """Rows of 16-bit results that are as long as a register tile are stored as before: four of them are no 16 bytes."""
+    outer = jit(lambda x, y: x * y + x, device="cpu", tune="list")
+    outer(Tensor(np.ones((32, 1), np.float16)), Tensor(np.ones((1, 9), np.float16)))
+    kernel = normalise(outer.programs[0].kernels[0].kernel)
+    check_twin(kernel, (opt("UPCAST", "d0", 32), opt("UPCAST", "d1", 9)), TARGET)
 
 
 def test_rows_past_the_end_are_not_read():
