@@ -62,7 +62,7 @@ def _rotated(x: TensorNode, by: int) -> TensorNode:
 def bits(shape: int | Sequence[int], key: Key) -> tuple[TensorNode, TensorNode]:
     """Two uint32 words for each element of a shape."""
     to = shape_of(shape, "random")
-    size = const(1, int64, to).size
+    size = const(1, int64, to).count
     at = reshape(iota(size), to)
     low = cast(at % (1 << 32), uint32) if size > 1 << 32 else cast(at, uint32)
     high = cast(at // (1 << 32), uint32) if size > 1 << 32 else const(0, uint32, to)
@@ -152,7 +152,7 @@ def randint(shape: int | Sequence[int], low: int, high: int, key: Key, *, dtype:
         raise UsageError(f"randint of [{low}, {high}) as {kind}: an integer type that has these numbers and low < high are needed")
     x0, x1 = bits(shape, key)
     wide = cast(x0, uint64) << const(32, uint64, x0.shape) | cast(x1, uint64)
-    rest = wide % (high - low)
+    rest = wide % (high - low) if high - low < 1 << 64 else wide
     # sums of unsigned numbers wrap, so a negative `low` is right as well
     return cast(rest + low % (1 << 64), kind)
 

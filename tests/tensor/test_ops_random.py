@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright as tw
-from tilewright import nn
+from tilewright import Var, jit, nn
 from tilewright.ir.dtypes import uint32
 from tilewright.ir.errors import UsageError
 from tilewright.tensor import Tensor
@@ -106,6 +106,17 @@ def test_numbers_stay_below_the_upper_end() -> None:
     for low, high, kind in ((0, 300, "uint8"), (-5, 5, "uint8"), (-(2**63), 2**63 + 1, "int64")):
         with pytest.raises(UsageError, match="an integer type that has these numbers"):
             R.randint((2,), low, high, (0, 0), dtype=kind)
+
+
+@pytest.mark.slow
+def test_all_integers_and_a_symbolic_number_of_draws() -> None:
+    whole = values(R.randint((4000,), -(2**63), 2**63, (1, 3)))
+    assert whole.min() < -(2**62) and whole.max() > 2**62 and abs((whole < 0).mean() - 0.5) < 0.05
+    n = Var("n", 0, 40)
+    draw = jit(lambda x: nn.uniform(x.shape, (3, 4)) + x, symbols={"x": {0: n}})
+    wide = nn.uniform((40, 3), (3, 4)).numpy()
+    for k in (0, 1, 7, 40):
+        assert draw(np.zeros((k, 3), np.float32)).tolist() == wide[:k].tolist()
 
 
 DRAWS: dict[str, Callable[[Any], Tensor]] = {
