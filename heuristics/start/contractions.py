@@ -189,7 +189,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                     if rows_ and not apiece and depth * width * size > target.l2:
                         continue  # (each work item would copy all of the wide operand)
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
-    streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
+    streams = _streams(c, lanes, target.registers, threads, target.l1) if fit is None and tall <= FEW_ROWS else []
     return list(out) + [g for g in streams if not (g.pack and c.wide_value)] + _unpacked(c, tiles[:2], target, unrolled, fit)
 
 
@@ -202,8 +202,13 @@ def row_axes(c: Contraction) -> list[Node | None]:
     return list(dict.fromkeys([max(c.rows, key=extent, default=None), *(a for a in found if extent(a) >= 8)]))
 
 
-PITCH, SPREAD = 4096, 256
-"""Bytes after which lines meet the same set of the first cache, and the largest power of two in the pitch of rows that lie in many sets."""
+PITCH, ROWS, SPREAD = 4096, 64, 16
+"""Bytes after which lines meet the same set of the first cache; so many rows lie well in so many sets."""
+
+
+def _sets(pitch: int) -> int:
+    """In how many sets of the first cache rows begin that are so many bytes apart."""
+    return len({i * pitch % PITCH // DEFAULT.caches.line for i in range(ROWS)})
 
 
 def _unpacked(
@@ -215,7 +220,7 @@ def _unpacked(
         return []
     strides = next(strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.wide)
     pitch = strides.get(max(c.reduce, key=extent), 0)
-    if strides.get(c.lane) != 1 or not isinstance(pitch, int) or math.gcd(pitch * c.wide.dtype.size, PITCH) > SPREAD:
+    if strides.get(c.lane) != 1 or not isinstance(pitch, int) or _sets(pitch * c.wide.dtype.size) < SPREAD:
         return []
     depth, tall = depth_of(c), max((extent(a) for a in c.rows), default=1)
     cuts = [(mr, nv, kc) for mr, nv in tiles for kc in ((0, LONG) if nv * lanes >= width and depth > 1.5 * LONG else (0,))]
@@ -228,11 +233,13 @@ REREAD = 32
 """Tiles of rows that read the wide operand where it lies as fast as from a panel, with the copy."""
 SHALLOW = 32
 """Steps of a sum up to which its results are written about as fast as they are computed."""
+NEAR_SUMS = 0.5
+"""The share of the first cache that the sums of a block may take which are loaded and stored again for every few rows of the wide operand."""
 FEW_ROWS = 32
 """Rows up to which the wide operand is read about as fast as it is multiplied, so that the order in which it is read decides."""
 
 
-def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[Blocks]:
+def _streams(c: Contraction, lanes: int, registers: int, threads: int, l1: int) -> list[Blocks]:
     """Guesses that read the wide operand a few long rows at a time, with all sums in scratch, or pack panels of few long rows."""
     tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
     out = []
@@ -243,8 +250,9 @@ def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[B
         nr = nv * lanes
         for nb in (1024, 2048):
             nb = min(nb // nr, -(-width // nr // threads)) * nr  # a block for each thread at least
+            near = tall * nb * c.nest.expr.dtype.size <= NEAR_SUMS * l1
             base = Blocks(mr, nv, max(nb, nr))
-            out += [replace(base, stream=1, pack=0, unroll=u) for u in (8, 16)]
+            out += [replace(base, stream=1, pack=0, unroll=u) for u in (8, 16) if near]
             if mr < tall:
                 out.append(replace(base, kc=128, unroll=2))
     return out
@@ -331,7 +339,7 @@ def _grid(kernel: Kernel, threads: int, p: _Plan) -> tuple[list[Opt], str, str]:
             if p.blocked and inner_row != row:
                 out.append(opt("MOVE", lane, before=inner_row))
                 at = lane
-        else:
+        elif not b.stream or p.blocked or threads > 1:  # (alone, whole rows are read: the loop over lanes is inside)
             out.append(opt("PARALLEL", lane))
             at = lane
     elif row and (p.blocked or b.nb == p.nr < extent(p.c.lane)):  # batches or image rows are work items enough
@@ -431,7 +439,7 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
 
     at = best_of(order[0])
     few = (_stream, _few) if max(map(extent, c.rows), default=1) <= FEW_ROWS else ()
-    for change in (_where_it_lies, *few, *(() if windows and not c.plain else (_cut, _over_rows, _tile))):
+    for change in (*few, _where_it_lies, *(() if windows and not c.plain else (_cut, _over_rows, _tile))):
         at = best_of(change(at, [g for g in order if g not in asked]))
 
 
@@ -445,7 +453,7 @@ def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, acr
     digits = -math.floor(math.log10(seconds)) + 1
     line, room = g.nb * c.nest.expr.dtype.size, DEFAULT.caches.usable * target.l2
     whole = g.kc == (0 if across or depth_of(c) * line <= room else LONG)
-    return round(seconds, digits), bool(g.stream), (g.kc or depth_of(c)) * line > room, not whole, -min(g.nb, WIDE), g.rows, -g.nb
+    return round(seconds, digits), bool(g.stream), (g.kc or depth_of(c)) * line > room, not whole, abs(g.nb - WIDE), g.rows, -g.nb
 
 
 def _seconds(g: Blocks, c: Contraction, target: Target, threads: int, free: int) -> float:

@@ -55,7 +55,7 @@ class RowsAgainstRows(StartRule):
                 continue
             grid = max((a for a in f.shared if a in n.axes), key=extent, default=None)
             outer = () if grid is None else (opt("PARALLEL", site_name(grid)),)
-            for a, b in permutations(_two_axes(n, along), 2):
+            for a, b in sorted(permutations(_two_axes(n, along), 2), key=lambda p: -extent(p[0])):  # (few rows are columns of the tile)
                 for rows, columns in tiles:
                     tile = [opt("UPCAST", site_name(x), k) for x, most in ((a, rows), (b, columns)) if (k := fit(extent(x), most)) > 1]
                     yield (opt("UPCAST", site_name(along), lanes), *tile, *outer)

@@ -52,6 +52,8 @@ NEAR_SUMS = 4
 FEW_VECTORS = 16
 """Vectors up to which a row whose last one is not whole fills lanes badly."""
 
+STORED_APART = 3.0
+"""Cycles of a result that is stored by itself, where lanes are far apart in memory."""
 DEEP = 128
 """Terms of a sum beside which it takes little to transpose its results."""
 
@@ -127,7 +129,10 @@ def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[Regist
     large = target.registers >= core.large_file
     taken = target.registers // 4 if computed and large else 0 if computed or large or "fma" in target.features else 2
     lanes, most = target.lanes(c.nest.expr.dtype), target.registers - taken
-    copies = dict.fromkeys(_equal_parts(width, n) for n in range(1, most))
+    # results of an odd number of places are stored element by element, which are in as many lines as there are lanes
+    parts = [_equal_parts(width, n) for n in range(1, most)]
+    copies = dict.fromkeys((*parts, *(n + 1 for n in parts if n % 2 and n + 1 < min(most, width + lanes))))
+    apart = STORED_APART * lanes / max(1, depth_of(c))
     others: list[tuple[Node | None, int]] = [(None, 1), *((a, n) for a in found.free for n in range(2, BESIDE + 1))]
     best: dict[RegisterTile, tuple[float, int, int]] = {}
     for vectors, n, (beside, amount) in product(range(1, 4), copies, others):
@@ -141,7 +146,7 @@ def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[Regist
         step = max(sums / core.ports, (read + vectors) / core.load_ports, core.latency, issued / core.issue)
         step += caches.unhidden * vectors * target.vector_bytes / caches.l2
         best[RegisterTile(vectors, n, beside, amount)] = (
-            round(step / sums * (1 + waste(rows, vectors * lanes)) * (1 + waste(width, n)) * (1 + spare), 2),
+            round((step / sums + (apart if n % 2 else 0.0)) * (1 + waste(rows, vectors * lanes)) * (1 + waste(width, n)) * (1 + spare), 2),
             amount,
             -sums,
         )
