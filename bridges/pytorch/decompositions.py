@@ -34,7 +34,6 @@ WHOLE = [
 stays whole, something else than the logarithms of the denominators that it reads.)"""
 APART = [
     "native_dropout",
-    "grid_sampler_2d",
     "upsample_bicubic2d",
     "upsample_bilinear2d",
     "upsample_trilinear3d",

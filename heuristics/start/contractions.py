@@ -189,7 +189,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                     if rows_ and not apiece and depth * width * size > target.l2:
                         continue  # (each work item would copy all of the wide operand)
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
-    streams = _streams(c, lanes, target.registers, threads, target.l1) if fit is None and tall <= FEW_ROWS else []
+    streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
     return list(out) + [g for g in streams if not (g.pack and c.wide_value)] + _unpacked(c, tiles[:2], target, unrolled, fit)
 
 
@@ -225,7 +225,9 @@ def _unpacked(
     depth, tall = depth_of(c), max((extent(a) for a in c.rows), default=1)
     cuts = [(mr, nv, kc) for mr, nv in tiles for kc in ((0, LONG) if nv * lanes >= width and depth > 1.5 * LONG else (0,))]
     # rows that are read again by many tiles of rows are worth a panel, unless the first cache keeps them
-    cuts = [(mr, nv, kc) for mr, nv, kc in cuts if tall <= REREAD * mr or (kc or depth) * nv * lanes * c.wide.dtype.size <= target.l1]
+    size, line = c.wide.dtype.size, DEFAULT.caches.line
+    between = line if pitch * size % line else 0  # rows that begin anywhere take a line more
+    cuts = [(mr, nv, kc) for mr, nv, kc in cuts if tall <= REREAD * mr or (kc or depth) * (nv * lanes * size + between) <= target.l1]
     return [Blocks(mr, nv, width, kc, pack=0, unroll=unrolled(kc, 1)) for mr, nv, kc in cuts]
 
 
@@ -233,13 +235,13 @@ REREAD = 32
 """Tiles of rows that read the wide operand where it lies as fast as from a panel, with the copy."""
 SHALLOW = 32
 """Steps of a sum up to which its results are written about as fast as they are computed."""
-NEAR_SUMS = 0.5
-"""The share of the first cache that the sums of a block may take which are loaded and stored again for every few rows of the wide operand."""
+STREAMED_ROWS = 8
+"""Rows whose sums stay in the first cache, a block of each, while the wide operand passes: they are loaded and stored for every few of its rows."""
 FEW_ROWS = 32
 """Rows up to which the wide operand is read about as fast as it is multiplied, so that the order in which it is read decides."""
 
 
-def _streams(c: Contraction, lanes: int, registers: int, threads: int, l1: int) -> list[Blocks]:
+def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[Blocks]:
     """Guesses that read the wide operand a few long rows at a time, with all sums in scratch, or pack panels of few long rows."""
     tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
     out = []
@@ -250,9 +252,8 @@ def _streams(c: Contraction, lanes: int, registers: int, threads: int, l1: int) 
         nr = nv * lanes
         for nb in (1024, 2048):
             nb = min(nb // nr, -(-width // nr // threads)) * nr  # a block for each thread at least
-            near = tall * nb * c.nest.expr.dtype.size <= NEAR_SUMS * l1
             base = Blocks(mr, nv, max(nb, nr))
-            out += [replace(base, stream=1, pack=0, unroll=u) for u in (8, 16) if near]
+            out += [replace(base, stream=1, pack=0, unroll=u) for u in (8, 16)]
             if mr < tall:
                 out.append(replace(base, kc=128, unroll=2))
     return out
@@ -438,7 +439,8 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
         return min(asked, key=lambda b: asked[b])
 
     at = best_of(order[0])
-    few = (_stream, _few) if max(map(extent, c.rows), default=1) <= FEW_ROWS else ()
+    tall = max(map(extent, c.rows), default=1)
+    few = () if tall > FEW_ROWS else (_stream, _few) if tall <= STREAMED_ROWS else (_few,)
     for change in (*few, _where_it_lies, *(() if windows and not c.plain else (_cut, _over_rows, _tile))):
         at = best_of(change(at, [g for g in order if g not in asked]))
 

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A cache of the test's own, random numbers that are the same each time, nothing compiled before."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)  # (whatever the machine multiplies by)
     torch.manual_seed(0)
     torch._dynamo.reset()
     bridge.reset()
@@ -325,6 +326,13 @@ def test_a_broadcast_result_is_one_row_in_memory() -> None:
     assert ours[0].stride() == f(x).stride()
     close(ours[0], f(x))
     close(torch.autograd.grad(ours[1], x)[0], torch.autograd.grad((f(x) ** 2).sum(), x)[0])
+
+
+def test_products_of_bfloat16_are_pytorchs_where_the_processor_has_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True, raising=False)
+    a, b = torch.randn(5, 7, dtype=torch.bfloat16), torch.randn(7, 3, dtype=torch.bfloat16)
+    close(compiled(lambda a, b: torch.relu(a @ b) + 1)(a, b), torch.relu(a @ b) + 1, 3e-2)
+    assert [(f.target, "AMX" in f.reason) for f in bridge.fallbacks()] == [("aten.mm.default", True)]
 
 
 def test_what_is_not_ours_is_pytorchs_and_listed() -> None:

@@ -13,10 +13,23 @@ from ....tensor.ops.convolution import layout, windows
 from .table import as_result, operator, refuse, spread, wide
 
 
-@operator("mm", "bmm", "mv", "matmul")
+def _not_by_tiles(x: Tensor) -> None:
+    """Leave products of bfloat16 to PyTorch where the processor multiplies tiles of it (AMX), by instructions that kernels here have not."""
+    if x.dtype.name == "bfloat16" and getattr(torch.cpu, "_is_amx_tile_supported", bool)() and torch.backends.mkldnn.enabled:
+        refuse("a product of bfloat16, which PyTorch computes by AMX")
+
+
+@operator("mm", "bmm", "matmul")
 def mm(out: Any, /, a: Tensor, b: Tensor) -> Any:
     """A product of matrices, one each of a batch."""
+    _not_by_tiles(a)
     return a @ b
+
+
+@operator("mv")
+def mv(out: Any, /, a: Tensor, x: Tensor) -> Any:
+    """A product of a matrix and a vector."""
+    return a @ x
 
 
 @operator("dot", "vdot")
@@ -28,6 +41,8 @@ def dot(out: Any, /, a: Tensor, b: Tensor) -> Any:
 @operator("addmm", "baddbmm", "addmv")
 def addmm(out: Any, /, c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta · c + alpha · a @ b; c is not read where beta is 0."""
+    if b.ndim > 1:
+        _not_by_tiles(a)
     product = a @ b if alpha == 1 else wide(a @ b) * alpha
     return product if beta == 0 else product + (c if beta == 1 else c * beta)
 
@@ -36,6 +51,7 @@ def conv(
     x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
 ) -> Any:
     """A convolution as ATen names its arguments."""
+    _not_by_tiles(x)
     n = w.ndim - 2
     where = {"stride": spread(stride, n), "padding": spread(padding, n), "dilation": spread(dilation, n), "groups": groups}
     if transposed:
@@ -200,6 +216,7 @@ def attention(
     scale: float | None = None,
 ) -> Any:  # fmt: skip
     """Attention and the logarithm of its denominators."""
+    _not_by_tiles(q)
     if dropout_p:
         refuse("attention with dropout")
     scores = _scores(q, k, is_causal, attn_mask, scale)
@@ -213,6 +230,7 @@ def attention_backward(
 ) -> Any:  # fmt: skip
     """The gradients of queries, keys and values (Dao et al., "FlashAttention", 2022): the weights are computed again from the logarithms
     of their denominators, which are −∞ in rows of which a mask hides everything."""
+    _not_by_tiles(q)
     if dropout_p:
         refuse("attention with dropout")
     denominators = logsumexp.reshape((*q.shape[:-1], 1))
