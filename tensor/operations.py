@@ -25,7 +25,7 @@ from .graph.source_lines import at, user_line
 from .graph.symbolic_sizes import extents, symbolic
 from .leaves import array_class
 from .lift import one_device
-from .tensor import Tensor
+from .tensor import Tensor, as_tensor
 
 Rule = Callable[..., Any]
 MOST_KERNELS = 256
@@ -73,7 +73,7 @@ class Operation:
         for name, x in bound.arguments.items():
             if isinstance(x, (Tensor, array_class())):
                 names.append(name)
-                tensors.append(x if isinstance(x, Tensor) else Tensor(x))
+                tensors.append(as_tensor(x))
             elif self._signature.parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
                 raise UsageError(f"{self.name}: an operation's arguments have names of their own, not *{name}{at(user_line())}")
             else:

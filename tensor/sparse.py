@@ -12,7 +12,7 @@ from ..ir.kernel import Kernel
 from ..ir.node import Node
 from .graph.source_lines import at, user_line
 from .operations import ArraySpec, operation, register_gradient
-from .tensor import Tensor
+from .tensor import Tensor, as_tensor
 
 __all__ = ["CSR", "regular", "segment_max", "segment_sum"]
 
@@ -39,7 +39,7 @@ class CSR:
             raise UsageError(f"CSR: shape is {shape!r}; give (rows, columns){at(user_line())}")
         self.shape: tuple[int, int] = (int(sizes[0]), int(sizes[1]))
         begins, columns = _integers("indptr", indptr), _integers("indices", indices)
-        self.data = data if isinstance(data, Tensor) else Tensor(data)
+        self.data = as_tensor(data)
         (rows, width), entries = self.shape, columns.shape[0]
         if begins.shape != (rows + 1,):
             raise UsageError(f"CSR: indptr has {begins.shape[0]} elements, and {rows} rows have {rows + 1}{at(user_line())}")
@@ -60,7 +60,7 @@ class CSR:
         return int(self.indices.shape[0])
 
     def __matmul__(self, x: Any) -> Tensor:
-        x = x if isinstance(x, Tensor) else Tensor(x)
+        x = as_tensor(x)
         if len(x.shape) not in (1, 2) or x.shape[0] != self.shape[1]:
             raise UsageError(f"a CSR matrix {list(self.shape)} @ {list(x.shape)}: give (columns,) or (columns, n){at(user_line())}")
         if x.dtype is not self.data.dtype:
@@ -107,7 +107,7 @@ def regular(indptr: Any) -> bool:
 
 
 def _segments(name: str, data: Any, indptr: Any, combine: str) -> Tensor:
-    data, begins = data if isinstance(data, Tensor) else Tensor(data), _integers("indptr", indptr)
+    data, begins = as_tensor(data), _integers("indptr", indptr)
     if len(data.shape) not in (1, 2) or not data.dtype.is_float or not begins.shape[0]:
         raise UsageError(
             f"{name} of {data.dtype}{list(data.shape)} in segments {list(begins.shape)}: floats of 1 or 2 dimensions{at(user_line())}"

@@ -261,6 +261,11 @@ _getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.wher
 _trace = lifted(L.trace)
 
 
+def as_tensor(x: Any) -> Tensor:
+    """`x` itself where it is a tensor, else a tensor of it."""
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
 def leaves_of(tree: Any) -> tuple[list[Any], Structure]:
     """`flatten` of a tree in which complex arrays and numbers may be: these are tensors first, so that both their parts are seen."""
     leaves, structure = flatten(tree)
@@ -279,4 +284,4 @@ def placeholder(shape: tuple[int, ...], dtype: DType, device: str = "cpu") -> An
 
 register()
 
-__all__ = ["Tensor", "as_node", "leaf", "placeholder"]
+__all__ = ["Tensor", "as_node", "as_tensor", "leaf", "placeholder"]

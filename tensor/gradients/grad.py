@@ -11,7 +11,7 @@ from typing import Any
 from ...ir.errors import UsageError
 from ..graph import primitives as P
 from ..graph.nodes import Mark, OpenArgument, TensorNode
-from ..tensor import Tensor
+from ..tensor import Tensor, as_tensor
 from ..trees import flatten, tree_map, unflatten
 from .checkpoint import CheckpointRegion
 from .reverse import gradients
@@ -28,7 +28,7 @@ def _opened(trees: Sequence[Any]) -> Iterator[list[Any]]:
     marks: list[OpenArgument] = []
 
     def opened(x: Any) -> Tensor:
-        t = x if isinstance(x, Tensor) else Tensor(x)
+        t = as_tensor(x)
         if t.complex_class:  # (a tree whose leaf has both parts)
             both: Tensor = tree_map(opened, t)
             return both
@@ -90,7 +90,7 @@ def vjp(f: Function, *args: Any) -> tuple[Any, Function]:
     with _opened(args) as opened:
         leaves, structure = flatten(opened)
         sources = [t.node for t in leaves]  # (which the function may write to)
-        result = f(*opened)
+        result = tree_map(as_tensor, f(*opened))
     outs, shape = flatten(result)
     roots = [o.node for o in outs]  # (whoever reads a tensor's values gives it a node that is memory)
 
@@ -112,7 +112,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     with _opened(primals) as opened:
         leaves, structure = flatten(list(opened))
         sources = [t.node for t in leaves]
-        result = f(*opened)
+        result = tree_map(as_tensor, f(*opened))
     given, other = flatten(list(tangents))
     if other != structure:
         raise UsageError(f"the tangents have the structure {other}, but the primals have {structure}")
@@ -159,7 +159,7 @@ def checkpoint(f: Function) -> Function:
 
 def _like(x: Any, node: TensorNode, what: str) -> TensorNode:
     """`x` as a node of the shape and type of `node`."""
-    t = x if isinstance(x, Tensor) else Tensor(x)
+    t = as_tensor(x)
     if t.shape != node.shape:
         raise UsageError(f"{what} of shape {list(t.shape)} for a tensor of shape {list(node.shape)}")
     return P.cast(t.node, node.dtype)

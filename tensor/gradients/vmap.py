@@ -14,7 +14,7 @@ from ..graph.nodes import Mark, TensorNode, differentiated, make, walk
 from ..running.current_capture import thread
 from ..running.effects import collecting, happen
 from ..running.realise import realise
-from ..tensor import Tensor
+from ..tensor import Tensor, as_tensor
 from ..trees import flatten, tree_map, unflatten
 from .batching import batched, repeated
 from .checkpoint import rebuild
@@ -44,7 +44,7 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
         given = []
         sizes: set[int] = set()
         for arg, at in zip((*args, keywords), (*axes, 0)):
-            leaves, structure = flatten(arg if at is None else tree_map(_tensor, arg))
+            leaves, structure = flatten(arg if at is None else tree_map(as_tensor, arg))
             if at is not None:
                 leaves = [_placeholder(t, at, table, slots, sizes) for t in leaves]
             given.append(unflatten(structure, leaves))
@@ -52,7 +52,7 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
             raise UsageError(f"vmap: the arguments' batches have sizes {sorted(sizes)}" if sizes else "vmap: no argument has a batch")
         (size,) = sizes
         with collecting() as effects, _called():
-            outs, shape = flatten(tree_map(_tensor, f(*given[:-1], **given[-1])))
+            outs, shape = flatten(tree_map(as_tensor, f(*given[:-1], **given[-1])))
         order = list(walk([*(t.node for t in outs), *effects[-1:]], lambda n: id(n) in table or not n.src, differentiated))
         inside = set(table)
         for n in order:
@@ -63,10 +63,6 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
         return unflatten(shape, [_moved(t, table.get(id(t.node)), size, out_axes) for t in outs])
 
     return mapped
-
-
-def _tensor(x: Any) -> Tensor:
-    return x if isinstance(x, Tensor) else Tensor(x)
 
 
 @contextmanager

@@ -131,13 +131,13 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Kind = 
     return cast(column.eq(row + k), dtype_of(dtype) if dtype is not None else default_float())
 
 
-def tril(x: TensorNode, /, *, k: int = 0) -> TensorNode:
+def tril(x: TensorNode, /, k: int = 0) -> TensorNode:
     """`x` where column ≤ row + k, else 0 (of the last two dimensions)."""
     row, column = _rows_and_columns(*_matrix(x))
     return _selected(x, column <= row + k)
 
 
-def triu(x: TensorNode, /, *, k: int = 0) -> TensorNode:
+def triu(x: TensorNode, /, k: int = 0) -> TensorNode:
     """`x` where column ≥ row + k, else 0 (of the last two dimensions)."""
     row, column = _rows_and_columns(*_matrix(x))
     return _selected(x, row + (k - 1) < column)

@@ -163,7 +163,7 @@ def split(x: TensorNode, parts: int | Sequence[int], axis: int = 0) -> list[Tens
     return out
 
 
-def diagonal(x: TensorNode, /, *, offset: int = 0) -> TensorNode:
+def diagonal(x: TensorNode, /, offset: int = 0) -> TensorNode:
     """The diagonals of the last two dimensions."""
     if len(x.shape) < 2:
         raise UsageError(f"the diagonal of {list(x.shape)}: it needs two dimensions")

@@ -326,3 +326,11 @@ def test_an_array_of_what_is_differentiated_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"whose gradient is being taken.*detach"):
         grad(lambda x: (x * np.asarray(x)).sum())(Tensor(array(3)))
     assert grad(lambda x: (x * np.asarray(x.detach())).sum())(Tensor([2.0, 3.0])).tolist() == [2.0, 3.0]
+
+
+def test_a_result_that_is_no_tensor_has_no_gradient() -> None:
+    x = Tensor(np.arange(3, dtype=np.float32))
+    value, pull = vjp(lambda a: np.float32(3), x)
+    assert value.item() == 3 and (pull(Tensor(np.float32(1)))[0].numpy() == 0).all()
+    (double, _), (moved, still) = jvp(lambda a: (a * 2, np.ones(2, np.float32)), [x], [x])
+    assert (moved.numpy() == double.numpy()).all() and (still.numpy() == 0).all()
