@@ -254,6 +254,8 @@ def loaded(path, config_of, params_of, context=4096, form=None):
     """(params, config, the model's file)."""
     file = io.open_model(path)
     config = config_of(file.config, context)
+    if file.config.get("tie_word_embeddings") is False and "lm_head.weight" not in file.tensors:
+        raise tw.UsageError(f"{path} has no lm_head.weight, and its config.json says that the embedding is not used in its place")
     require_room(file.tensors.nbytes, f"{path}, as it is stored,", "take a file of fewer bits a weight, such as a GGUF file of Q4_0")
     params = params_of(file.tensors, config)
     return repacked(params, form) if form else params, config, file

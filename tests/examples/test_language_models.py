@@ -323,6 +323,10 @@ def test_what_cannot_run_is_said(tmp_path: Path) -> None:
         (path / "config.json").write_text(json.dumps(said | change))
         with pytest.raises(tw.UsageError, match=match):
             decoder(path, said)
+    path = folder(tmp_path / "untied", {"model_type": "llama", **SHAPES, "tie_word_embeddings": True})
+    (path / "config.json").write_text(json.dumps({"model_type": "llama", **SHAPES, "tie_word_embeddings": False}))
+    with pytest.raises(tw.UsageError, match="no lm_head"):
+        decoder(path, {"model_type": "llama"})
 
 
 @pytest.mark.slow
