@@ -40,7 +40,6 @@ APART = [
     "_adaptive_avg_pool2d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
-    "diagonal_scatter",
 ]
 """Operators that Core ATen keeps whole and that are taken apart here, by decompositions of PyTorch's."""
 
@@ -51,7 +50,8 @@ def decompositions() -> dict[Any, Any]:
     found |= {whole: decomposition_table[whole] for whole in map(overload, APART) if whole in decomposition_table}
     for name in WHOLE:
         found.pop(overload(name), None)
-    return found | {overload("_transformer_encoder_layer_fwd"): encoder_layer, overload("_cdist_forward"): distances}
+    own = {"_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances, "diagonal_scatter": diagonal_scatter}
+    return found | {overload(name): function for name, function in own.items()}
 
 
 def encoder_layer(
@@ -98,3 +98,12 @@ def distances(a: torch.Tensor, b: torch.Tensor, p: float, compute_mode: int | No
     if p == 1 or not apart.shape[-1]:
         return apart.sum(-1)
     return apart.amax(-1) if math.isinf(p) else (apart**p).sum(-1) ** (1 / p)
+
+
+def diagonal_scatter(x: torch.Tensor, src: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
+    """x with `src` on a diagonal of two axes. (PyTorch's own decomposition writes to a copy, which AOTAutograd refuses.)"""
+    moved = x.movedim((dim1, dim2), (-2, -1))
+    rows, columns = (torch.arange(n, device=x.device) for n in moved.shape[-2:])
+    first = max(-offset, 0)
+    by_row = F.pad(src.to(x.dtype), (first, rows.shape[0] - first - src.shape[-1])).unsqueeze(-1)
+    return torch.where(columns - rows[:, None] == offset, by_row, moved).movedim((-2, -1), (dim1, dim2))

@@ -450,19 +450,18 @@ def _share(step: GraphStep, place: Mapping[fx.Node, int], values: list[Any], arr
             first = taken.setdefault(spot.at, node)
             apart = first is not node and origin(first) is not origin(node)
         else:
-            apart = step.inputs[spot.at][0] in changed
+            given = step.inputs[spot.at][0]
+            apart = given in changed or origin(node) is not origin(given)
         values[place[node]] = view.clone() if apart else view
 
 
-ALIASES = {torch.ops.aten.alias.default, torch.ops.aten.detach.default}
-"""Operators whose result is their operand."""
-
-
 def origin(node: fx.Node) -> fx.Node:
-    """The node whose result this one stands for."""
-    while node.target in ALIASES and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node
+    """The node whose array this one is a view of, or itself: a copy, which the caller may change by itself, is its own."""
+    while True:
+        view = node.args[0] if node.target is python_operator.getitem else node  # (one of several views)
+        if not isinstance(view, fx.Node) or not getattr(view.target, "is_view", False) or not isinstance(view.args[0], fx.Node):
+            return node
+        node = view.args[0]
 
 
 def _in_layout(array: torch.Tensor, layout: ArrayLayout) -> torch.Tensor:

@@ -165,6 +165,36 @@ def test_inputs_that_change_are_seen_by_the_caller() -> None:
         close(a, b)
 
 
+def test_copies_are_the_callers_own() -> None:
+    """A copy of an argument, or of another result, is no view of it."""
+
+    def f(x: Any) -> Any:
+        y = x + 1
+        return x.clone(), x.T.clone(), x.to(x.dtype, copy=True), x.split(2)[0].clone(), y, y.clone()
+
+    x, twin = (torch.arange(16.0).reshape(4, 4) for _ in range(2))
+    ours, theirs = compiled(f)(x), f(twin)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        a.fill_(i), b.fill_(i)
+        torch.testing.assert_close((x, *ours), (twin, *theirs))
+
+
+def test_diagonals_that_change() -> None:
+    def f(x: Any) -> Any:
+        y = [x * 2 for _ in DIAGONALS]
+        for each, where in zip(y, DIAGONALS, strict=True):
+            each.diagonal(*where).mul_(3)
+        return sum((each * each.cos()).sum() for each in y), y
+
+    x = torch.arange(24.0).reshape(2, 3, 4).requires_grad_()
+    ours, theirs = compiled(f)(x), f(x)
+    torch.testing.assert_close(ours, theirs)
+    close(*(torch.autograd.grad(z, x)[0] for z, _ in (ours, theirs)), 2e-4)
+
+
+DIAGONALS = ((0, 0, 1), (2, 2, 0), (-1, -1, 1), (1, 0, 2))
+
+
 def _transposed(c: Any, x: Any) -> Any:
     c.add_(x.flip(0))
     return c.mT * 1
