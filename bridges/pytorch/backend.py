@@ -19,7 +19,7 @@ from ...devices import get
 from ...ir.errors import UsageError
 from ...log import logger
 from ...tensor.capture.jit_options import JitOptions
-from .decompositions import decompositions
+from .decompositions import decompositions, resizing
 from .graph import CompiledGraph, GraphProgram, compile_graph, left_to_pytorch, runner
 from .layout import has_symbols
 from .sizes import GraphSizes, NoSymbol, SizeReader
@@ -45,14 +45,16 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], **how: Any) -
     def compiler(kind: str) -> Callable[..., Any]:
         return lambda gm, inputs: compiled_graph(gm, f"graph {next(_names)}", kind, options)
 
-    made: Callable[..., Any] = aot_autograd(
+    compile_functional = aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
-    )(module, example_inputs)
+    )
+    with resizing():
+        made: Callable[..., Any] = compile_functional(module, example_inputs)
     return made
 
 

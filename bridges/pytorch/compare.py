@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from ...ir.errors import UsageError
 from ...tensor.capture.jit_options import JitOptions
 from .backend import threads
-from .decompositions import decompositions
+from .decompositions import decompositions, resizing
 from .graph import compile_graph, runner
 
 SLACK = 64.0
@@ -45,7 +45,7 @@ def compare(model: Callable[..., Any], *inputs: Any) -> NodeDifference | None:
     if not arrays:
         raise UsageError("compare(model, *inputs): give the tensors that the model is called with")
     try:
-        with torch.no_grad():
+        with torch.no_grad(), resizing():
             module = make_fx(model, decomposition_table=decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
     except Exception as e:
         raise UsageError(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._decomp import decompositions as of_pytorch
 from torch.nn import functional as F
 
 from .operators.table import overload
@@ -52,6 +56,20 @@ def decompositions() -> dict[Any, Any]:
         found.pop(overload(name), None)
     own = {"_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances, "diagonal_scatter": diagonal_scatter}
     return found | {overload(name): function for name, function in own.items()}
+
+
+@contextmanager
+def resizing() -> Iterator[None]:
+    """Within, PyTorch takes linear interpolation apart as its kernels compute it: an axis whose length stays is copied, whatever scale led
+    to that length. (Its own decomposition, which is applied before our table is asked, moves the places by the scale.)"""
+    linear = of_pytorch._upsample_linear
+
+    def copying(x: torch.Tensor, sizes: Sequence[int], align_corners: bool, scales: Sequence[float | None]) -> Any:
+        axes = zip(x.shape[2:], sizes, scales, strict=True)
+        return linear(x, sizes, align_corners, [1.0 if s is not None and 1 < s < 2 and n == size else s for n, size, s in axes])
+
+    with mock.patch.object(of_pytorch, "_upsample_linear", copying):
+        yield
 
 
 def encoder_layer(

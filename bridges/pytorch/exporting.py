@@ -18,7 +18,7 @@ from ...export import of_function, write_program
 from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import UsageError
 from ...tensor import Tensor
-from .decompositions import decompositions
+from .decompositions import decompositions, resizing
 from .dtypes import name_of
 from .graph import CALLS, ExpectedTensor
 from .operators import OPERATORS
@@ -37,7 +37,7 @@ def export(
     for what PyTorch cannot export, operators that we lack (all of them at once), random numbers, and buffers that a call changes."""
     inputs, ranges = with_ranges(module, inputs, symbols or {})
     try:
-        with torch.no_grad():
+        with torch.no_grad(), resizing():
             made = torch.export.export(module.eval(), inputs, dynamic_shapes=ranges, strict=False)
             program = made.run_decompositions(decompositions())
     except Exception as e:

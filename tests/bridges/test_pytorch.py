@@ -129,7 +129,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "scatters": lambda x, y, i: (x.index_add(0, i[:, 0], y), x.scatter_add(1, i, y), x.masked_fill(y > 0, 0.0), F.one_hot(i[0], 5),
                                  x.index_put((i[:, 0],), y, accumulate=True)),
     "pictures": lambda x, y, i: (F.interpolate(x[None, None], scale_factor=1.7), F.avg_pool2d(x[None, None], 2), F.adaptive_avg_pool2d(x[None], (5, 4)),
-                                 F.interpolate(x[None, None], size=(7, 3), mode="bilinear")),
+                                 F.interpolate(x[None, None], size=(7, 3), mode="bilinear"),
+                                 F.interpolate(x[None, None], scale_factor=(1.1, 1.3), mode="bilinear")),  # 5 rows stay
     "products": lambda x, y, i: (x @ y.T, torch.addmm(x[:, :5], x, y.T, beta=0.5), torch.einsum("ij,kj->ik", x, y), x[0].dot(y[1]), torch.outer(x[0], y[0])),
     "changes": lambda x, y, i: (x.clone().add_(1), x.clone().index_fill_(0, i[0, :1], 2.0), x.new_zeros(3), torch.arange(2, 9, 3), x.new_full((2,), 4)),
 }  # fmt: skip
