@@ -122,7 +122,10 @@ class Tensor(TensorHandle):
         if dtype_of(dtype) is not self.dtype:
             out: Tensor = _astype(self, dtype)
             return out
-        return self.copy() if copy else self
+        if not copy:
+            return self
+        known = self.known is not None or self.deferred is not None or (self.node.data is not None and not self.node.tracked)
+        return self.copy() if known and current() is None else type(self).of(self.node, self.device)
 
     # movement -----------------------------------------------------------------------------------------------------
     reshape, permute, expand = V.reshape, V.permute, V.expand

@@ -24,7 +24,7 @@ OTHERS = """account schedules again aggregate against all allow atol backend bef
 device diff directive dry_run dtype exit_code expr first flag_param flags fleet forget format gpus grid help host hosts idle image
 insecure kernel key_name kind limit machines memory memory_of_job mode model name namespace nest no_device no_pager no_password node
 nondeterministic numerics recorded background stages microbatches chunks times held layout seconds devices what tensor zero links batch objective old_tools opts outcome overwrite param port print probe problem queue quiet reader repeats require_signature
-restrict retry retune rounds rtol secret random_seed start starts setup shape shapes shared shell since slots sort ssh stage stop strategies strategy
+restrict retry retune rounds rtol secret slow_link random_seed start starts setup shape shapes shared shell since slots sort ssh stage stop strategies strategy
 superseded target threads time training trials tried trust tune until policy out check url verbose version wide words writer arguments function source"""
 NO_PATHS = {*OTHERS.split(), "_kernel"}
 """Arguments that name no file (`trust` of a manifest says only yes)."""
