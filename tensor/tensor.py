@@ -124,8 +124,8 @@ class Tensor(TensorHandle):
             return out
         if not copy:
             return self
-        known = self.known is not None or self.deferred is not None or (self.node.data is not None and not self.node.tracked)
-        return self.copy() if known and current() is None else type(self).of(self.node, self.device)
+        # (results of captured functions have memory of their own: a copy within one would only keep kernels apart)
+        return self.copy() if thread.capture is None else Tensor.of(self.node, self.device)
 
     # movement -----------------------------------------------------------------------------------------------------
     reshape, permute, expand = V.reshape, V.permute, V.expand

@@ -55,7 +55,7 @@ def global_norm(grads: Tree) -> Tensor:
     """√ Σ g² over all elements of all tensors, a float32 without dimensions."""
     total = None
     for g in flatten(grads)[0]:
-        square = (g * g).sum().astype("float32")
+        square = (g * g).sum().astype("float32", copy=False)
         total = square if total is None else total + square
     return Tensor(0.0) if total is None else total.sqrt()
 
@@ -64,7 +64,7 @@ def clip_by_global_norm(grads: Tree, limit: float) -> tuple[Tree, Tensor]:
     """(gradients scaled so that their global norm is at most `limit`, the norm before)."""
     norm = global_norm(grads)
     factor = (limit / (norm + 1e-6)).minimum(1.0)
-    return tree_map(lambda g: (_wide(g) * factor).astype(g.dtype), grads), norm
+    return tree_map(lambda g: (_wide(g) * factor).astype(g.dtype, copy=False), grads), norm
 
 
 # optimisers -------------------------------------------------------------------------------------------------------
@@ -152,10 +152,10 @@ def _rate(rate: Rate, step: Tensor) -> Tensor:
 
 def _wide(x: Tensor) -> Tensor:
     """A tensor in the type that it is computed in, which has a rate's and a moment's digits where 16 bits have not."""
-    out: Tensor = x.astype(x.dtype.compute)
+    out: Tensor = x.astype(x.dtype.compute, copy=False)
     return out
 
 
 def _as(x: Tensor, p: Tensor) -> Tensor:
-    out: Tensor = x.astype(p.dtype)
+    out: Tensor = x.astype(p.dtype, copy=False)
     return out
