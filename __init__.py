@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -105,24 +104,16 @@ if os.environ.get("TILEWRIGHT_LOG"):
     begin()
 
 
-_LOADING = RLock()
-"""Held while names are loaded. (Of two threads that load different names, one would find modules that the other has not finished: an import
-waits for the module that it asks for, and not for the packages that this is in.)"""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_LOADING._at_fork_reinit)  # type: ignore[attr-defined]  # as the locks of `threading` do
-
 if not TYPE_CHECKING:  # type checkers know the names from above, and then say where one is misspelt
 
     def __getattr__(name: str) -> Any:
         if name in _MODULES:
-            with _LOADING:
-                return import_module(f".{name}", __name__)
+            return import_module(f".{name}", __name__)
         where = _WHERE.get(name)
         if where is None:
             there = ": element types and functions of arrays are in tilewright.xp, those of kernels in tilewright.ir"
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{there}")
-        with _LOADING:
-            found = globals()[name] = getattr(import_module(f".{where}", __name__), name)
+        found = globals()[name] = getattr(import_module(f".{where}", __name__), name)
         return found
 
 

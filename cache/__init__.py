@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from .. import ir as _ir  # noqa: F401
 from .bundles import HEADER as BUNDLE_HEADER
 from .bundles import Imported
 from .file_check import CacheWarning

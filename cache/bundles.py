@@ -92,7 +92,7 @@ def row_from(value: dict[str, Any], what: str) -> Row:
     if unknown:
         raise CacheError(f"{what}: unknown field {', '.join(map(ascii, unknown[:3]))}")
     row = from_dict(value, what, nested=True)
-    from ..opts.opt import parse as parse_opts
+    from ..opts import parse as parse_opts
 
     if TREE in row.facts:
         from .size_tree import check_trees

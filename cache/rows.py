@@ -232,7 +232,7 @@ def _nested(field: str, text: str) -> str:
 
 def current_schedule(opts: str) -> str:
     """A row's text of options with the names that options have today."""
-    from ..opts.opt import current_text
+    from ..opts import current_text
 
     return current_text(opts)
 

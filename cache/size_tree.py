@@ -22,7 +22,7 @@ from ..ir import index as ix
 from ..ir.dtypes import index
 from ..ir.errors import CacheError, OptError
 from ..ir.node import Node, const, make, sym
-from ..opts.opt import Opt, parse, short
+from ..opts import Opt, parse, short
 
 MOST = 64
 """Schedules that a tree may have."""

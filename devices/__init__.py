@@ -1,5 +1,7 @@
 """Devices: build source text into objects, load them, run and time them. `get(name)` finds one; plug-ins add more."""
 
+from .. import ir as _ir  # noqa: F401
+from .. import targets as _targets  # noqa: F401
 from .base import Device, DeviceArrays, Executable, Memory, SourceLike
 from .bound_calls import AnyCall, BoundCall, BoundLoop, LoopCarry, LoopCopy, LoopWord, Places, Size
 from .limits import Cached, Limits, Rates

@@ -22,8 +22,8 @@ GROUP = "tilewright.devices"
 _BUILTIN = {
     "cpu": ("cpu.device", "CpuDevice"),
     "cpu:c": ("cpu.c_compiler", "CpuCDevice"),
-    "opencl": ("opencl.device", "OpenClDevice"),
-    "cuda": ("cuda.device", "CudaDevice"),
+    "opencl": ("opencl", "OpenClDevice"),
+    "cuda": ("cuda", "CudaDevice"),
 }
 """Module of this folder and class, by name; imported when asked for."""
 _CHOOSING = ("opencl", "cuda")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .. import tensor as _tensor  # noqa: F401
 from .c_library import write as _write
 from .gpu_files import check_gpu_kernel as check_gpu_kernel
 from .gpu_files import write_gpu_kernel as write_gpu_kernel

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..devices.cuda.libcuda import DTYPES, SWIZZLES
-from ..devices.cuda.nvrtc import OPTIONS
+from ..devices.cuda import libcuda, nvrtc
 from .c_library import DIFFER, recorded
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ def files(k: GpuKernel) -> dict[str, str]:
 
 
 def _options(k: GpuKernel) -> list[str]:
-    return [f"--gpu-architecture={k.arch}", *(o for o in OPTIONS if "ptxas" not in o)]
+    return [f"--gpu-architecture={k.arch}", *(o for o in nvrtc.OPTIONS if "ptxas" not in o)]
 
 
 def _text(k: GpuKernel) -> str:
@@ -52,7 +51,7 @@ def _maps(k: GpuKernel) -> tuple[str, str]:
         t, rank = m.map, len(m.dims)
         fields = [f"{{{', '.join(map(str, v))}}}" for v in (m.dims, m.pitches or (0,), t.box)]
         rows.append(
-            f"{{{at}, {DTYPES.get(t.dtype.name, DTYPES['uint8'])}, {rank}, {', '.join(fields)}, {SWIZZLES[t.swizzle]}, {m.offset}}}"
+            f"{{{at}, {libcuda.DTYPES.get(t.dtype.name, libcuda.DTYPES['uint8'])}, {rank}, {', '.join(fields)}, {libcuda.SWIZZLES[t.swizzle]}, {m.offset}}}"
         )
     table = f"""
 /* How TMA sees an array: its place, the type, dimensions (innermost first), bytes between rows, and a box. */

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import devices as _devices  # noqa: F401
+from .. import ir as _ir  # noqa: F401
+from .. import opts as _opts  # noqa: F401
+from .. import targets as _targets  # noqa: F401
 from .outcome import Duel, DuelError, Measurement, Outcome
 
 if TYPE_CHECKING:

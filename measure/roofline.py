@@ -94,7 +94,7 @@ def roofline(
     last-level cache, or without `target`; else it is what the machine showed for a set that is no larger, and the
     name is that of the smallest cache that could hold it. `rotating` false: each call has the same operands, which may
     stay in a cache. `lossy`: tensor cores may take operands with fewer digits (DOWNCONVERT). Limits without figures for caches give no such bound."""
-    from ..heuristics.contraction_order import necessary
+    from ..heuristics import necessary
     from ..ir.cost import cost
 
     kernel = necessary(kernel)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 
+from .. import ir as _ir  # noqa: F401
 from ..ir.buffer import Extent
 from ..ir.dtypes import DTypeLike
 from ..ir.errors import KernelError

@@ -16,9 +16,9 @@ from .builder import ScheduleBuilder
 from .legality import check_blocks, check_scheduled, undecided
 from .nests import Nest, build
 from .opt import Opt, Opts, parse
-from .options import thread_groups as groups
 from .registry import Rewriting
 from .schedule import Scheduled
+from .thread_axes import default_grid, thread_axes
 
 
 def apply(
@@ -47,7 +47,7 @@ def apply(
     b = ScheduleBuilder(kernel, target)
     registry.act(b, listed)
     if target.kind == "gpu":
-        groups.default_grid(b)
+        default_grid(b)
     staged = {n: fill for n, (_, fill) in b.value_stages.items() if n not in b.held}
     items = tuple(build(kernel, staged, b.held, lambda v, nest, by: _again(b, v, nest, by)))
     out = Scheduled(
@@ -55,7 +55,7 @@ def apply(
         kept={n: kernel.values[n] for n in staged},
         value_stages={n: at for n, (at, _) in b.value_stages.items()},
         held=frozenset(b.held), nt=frozenset(b.nt), prefetched=frozenset(b.prefetched), marks=b.marks, effects=frozenset(b.effects),
-        threads=groups.thread_axes(b, items), swizzle=b.swizzle, launch=b.launch, dots=b.dots, tensors=b.tensors,
+        threads=thread_axes(b, items), swizzle=b.swizzle, launch=b.launch, dots=b.dots, tensors=b.tensors,
     )  # fmt: skip
     for option in options:
         if option.finish is not None:

@@ -21,10 +21,10 @@ from .legality import MAX_STATEMENTS
 from .loops import Loops
 from .nests import Nest
 from .opt import Opt
-from .options.thread_groups import check_size, family_sites
 from .plans import TensorPlan
 from .registry import OPTIONS
 from .schedule import Scheduled
+from .thread_axes import check_size, family_sites
 
 MAX_ACCUMULATORS = 128
 """Registers of a thread that accumulators may take: as many again hold operands, addresses and what comes after the sum."""

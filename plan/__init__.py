@@ -1,5 +1,9 @@
 """Plans: which schedule a kernel runs with, and its compiled form. `best` is what users call, `compile` what searches call."""
 
+from .. import cache as _cache  # noqa: F401
+from .. import devices as _devices  # noqa: F401
+from .. import ir as _ir  # noqa: F401
+from .. import targets as _targets  # noqa: F401
 from .array_arguments import empty
 from .artefacts import Artefacts, Built, Rendered, build, compile, render
 from .compiled_kernel import CompiledKernel, SizePart

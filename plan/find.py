@@ -111,7 +111,7 @@ def best(
     from ..cache.keys import allowed
     from ..cache.keys import policy as policy_of
     from ..devices import get
-    from ..opts.opt import parse
+    from ..opts import parse
 
     allow = with_numerics(allow, numerics)
     policy = policy_of(allowed(allow))

@@ -79,7 +79,7 @@ def passed(use: FirstUse) -> bool:
         else:
             use.store.put_start(place, PASSED)
         return True
-    from ..opts.opt import short
+    from ..opts import short
 
     said = f"the {use.plan.origin} schedule {short(use.plan.opts) or '(none)'} of {use.kernel.name} computes wrong results here: {found}"
     _record(use, found)
@@ -98,7 +98,7 @@ def _store_key(use: FirstUse) -> str:
 
 def _record(use: FirstUse, detail: str) -> None:
     """Say in the cache that the schedule is wrong."""
-    from ..opts.syntax import SYNTAX
+    from ..opts import SYNTAX
 
     key, known = use.plan.key, normalise(without_aliases(use.kernel))
     display = [o.json for o in use.plan.opts]

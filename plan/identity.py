@@ -46,7 +46,7 @@ def with_numerics(kernel: Kernel, policy: str) -> Kernel:
 
 def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
     """Options in canonical names as canonical JSON, the form a row keeps. Raises OptError for names that the normal form lacks."""
-    from ..opts.syntax import SYNTAX
+    from ..opts import SYNTAX
 
     return canon(canonical(kernel).to_canonical([o.json for o in opts], SYNTAX))
 
@@ -58,8 +58,7 @@ def opts_of(row: Row, names: Canonical) -> Opts:
 
 def opts_from(text: str, names: Canonical) -> Opts:
     """The same of what `opts_text` wrote."""
-    from ..opts import parse
-    from ..opts.syntax import SYNTAX
+    from ..opts import SYNTAX, parse
 
     return parse(names.from_canonical(json.loads(text), SYNTAX))
 

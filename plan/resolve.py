@@ -133,7 +133,7 @@ def resolve(
         found = None if own_only else _by_tree(start_of, cache) or _nearest(start_of, cache, shape) or _sibling(start_of, cache)
     found = found or start_of.plan()
     if found.origin != "exact" and log.listens():  # what the cache answers is the hot path
-        from ..opts.opt import short
+        from ..opts import short
 
         log.debug(
             "%s on %s, %d threads: no exact answer; %s schedule %s", kernel.name, device.name, threads, found.origin, short(found.opts)
@@ -297,8 +297,7 @@ def _sibling(start: _StartSchedule, cache: Cache) -> Plan | None:
 def halved(kernel: Kernel, opts: tuple[Opt, ...], target: Target) -> tuple[Opt, ...] | None:
     """The options with half of the copies along the axis that has most; None where none has more than a vector's, or more than one along
     axes without lanes."""
-    from ..opts import apply
-    from ..opts.registry import OPTIONS
+    from ..opts import OPTIONS, apply
 
     if target.kind != "cpu":
         return None

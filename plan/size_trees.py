@@ -18,8 +18,7 @@ from ..ir.errors import CacheError, OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..ir.normal_form import Canonical, loose, normalise
-from ..opts.fitted import fits
-from ..opts.opt import short
+from ..opts import fits, short
 from .identity import canonical_of, opts_of, opts_text
 
 if TYPE_CHECKING:
@@ -169,8 +168,7 @@ def measured_rows(kernel: Kernel, key: Key, opts: Sequence[Opt], cache: Cache) -
 
 def _renamed(opts: Sequence[Opt], row: Row, names: Canonical) -> Iterator[Opt]:
     """A row's options in the names of another kernel, without those on what it lacks."""
-    from ..opts import parse
-    from ..opts.syntax import SYNTAX
+    from ..opts import SYNTAX, parse
 
     said = row.facts[FACT].get("names")
     if not isinstance(said, dict):

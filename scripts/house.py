@@ -12,6 +12,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ Graph = dict[str, set[str]]
 class House:
     """What was counted. `files`: lines by module; `tokens`: by module; `functions`: (lines, parameters) by module and name; `classes`:
     the modules of each name; `imports`: the modules that a module imports, lazily or for types only too; `relative` (as `imports()` says)
-    and `absolute` (name, line): what it says of them; `silent`: modules without a docstring."""
+    and `absolute` (name, line): what it says of them; `loads`: those of `relative` that run, and whether when the module is loaded;
+    `silent`: modules without a docstring."""
 
     files: dict[str, int] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class House:
     imports: Graph = field(default_factory=dict)
     relative: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
     absolute: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    loads: dict[str, list[tuple[str, str, bool]]] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)
 
     def rooms(self) -> dict[str, int]:
@@ -59,6 +62,39 @@ class House:
         for name in self.files.keys() - packages:
             by_name[name.rpartition(".")[2]].append(name)
         return {name: sorted(both) for name, both in sorted(by_name.items()) if len(both) > 1}
+
+    def races(self) -> list[str]:
+        """Imports of a file before its package, where loading the package loads the file: a thread that loads the file waits for the package,
+        and one that loads the package for the file. (Inside a room nobody waits: whoever is there has loaded the room.)"""
+        packages = {name.rpartition(".")[0] for name in self.loads} - {""}
+
+        def above(name: str) -> list[str]:
+            parts = name.split(".")
+            return [p for i in range(len(parts)) if (p := ".".join(parts[: i + 1])) in packages]
+
+        @cache
+        def packages_first(package: str) -> frozenset[str]:
+            found = {p for x, base, at_once in self.loads.get(package, ()) if at_once for p in (x, base) if p in packages}
+            others = {q for p in found for q in above(p) if not f"{package}.".startswith(f"{q}.")}
+            return frozenset(others).union(*map(packages_first, others))
+
+        @cache
+        def needs(package: str) -> frozenset[str]:
+            found, left = set[str](), [package]
+            while left:
+                found.add(name := left.pop())
+                left += {x if x in self.loads else base for x, base, at_once in self.loads.get(name, ()) if at_once} - found
+            return frozenset(found)
+
+        out = []
+        for name, imported in self.loads.items():
+            loaded = {*above(name)}.union(*map(packages_first, above(name)))
+            for inside, base, at_once in sorted(imported, key=lambda x: not x[2]):
+                own = at_once and base.partition(".")[0] == name.partition(".")[0]
+                out += [f"{name}: {base} before {p}" for p in above(base) if not own and p != base and p not in loaded and base in needs(p)]
+                for p in {inside, base} & packages:
+                    loaded |= packages_first(p).union(above(p))
+        return out
 
 
 def limits(root: Path = ROOT) -> dict[str, Any]:
@@ -89,6 +125,9 @@ def count(root: Path = ROOT) -> House:
         house.imports[name] = {
             inside if inside in known else base for inside, base, _ in house.relative[name] if inside in known or base in known
         } - {name}
+        house.loads[name] = [
+            (x, base, at_once) for n, at_once in executed(tree) for x, base, _ in imports([n], path.relative_to(root).parent.parts)
+        ]
         house.absolute[name] = [*absolute(nodes)]
         for node in nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -114,6 +153,17 @@ def imports(nodes: Iterable[ast.AST], package: tuple[str, ...]) -> Iterator[tupl
             above = package[: len(package) - node.level + 1]
             base = ".".join((*above, *((node.module or "").split(".") if node.module else ())))
             yield from ((f"{base}.{alias.name}" if base else alias.name, base, node.lineno) for alias in node.names)
+
+
+def executed(node: ast.AST, at_once: bool = True) -> Iterator[tuple[ast.AST, bool]]:
+    """The imports that run (none for types only), and whether they do so when the module is loaded."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ImportFrom):
+            yield child, at_once
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            yield from (found for x in child.orelse for found in executed(ast.Module([x], []), at_once))
+        elif not isinstance(child, ast.expr):
+            yield from executed(child, at_once and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def absolute(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import cache as _cache  # noqa: F401
+from .. import devices as _devices  # noqa: F401
+from .. import ir as _ir  # noqa: F401
+from .. import measure as _measure  # noqa: F401
+from .. import opts as _opts  # noqa: F401
+from .. import plan as _plan  # noqa: F401
+from .. import targets as _targets  # noqa: F401
 from ..cache.objective_types import Objective, register_objective
 from .budget import Budget, parse_seconds
 from .progress import Progress, Silent

@@ -106,7 +106,7 @@ class KernelTask:
 
     def job(self, strategy: str, request: TuneRequest) -> Job:
         from ..cache.keys import allowed
-        from ..heuristics.contraction_order import necessary
+        from ..heuristics import necessary
         from ..ir.cost import cost
 
         work = cost(necessary(self.kernel), self.vars)

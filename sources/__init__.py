@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .. import search as _search  # noqa: F401
+
 if TYPE_CHECKING:
     from .reading import spec_of as spec_of
     from .source_spec import SourceSpec as SourceSpec

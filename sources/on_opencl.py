@@ -170,7 +170,7 @@ class ClSource(Executable):
     ) -> list[float]:
         if not pointer_sets or repeats < 1:
             raise UsageError("timing needs at least one set of pointers and one repeat")
-        from ..devices.opencl.device import timed
+        from ..devices.opencl import device
 
         def call(i: int) -> list[Any]:
             self._restore(pointer_sets[0])
@@ -178,7 +178,7 @@ class ClSource(Executable):
 
         with self._failing():
             self._keep(pointer_sets[0])
-            return timed(self._session, call, repeats, limit_s)
+            return device.timed(self._session, call, repeats, limit_s)
 
     def _keep(self, pointers: Sequence[int]) -> None:
         """Copy aside what a call changes and must find as it is now."""

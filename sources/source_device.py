@@ -112,13 +112,13 @@ class SourceDevice(Device):
         return on_cuda.CudaSource(obj, signature, self._cuda())
 
     def _opencl(self) -> Any:
-        from ..devices.opencl.device import OpenClDevice
+        from ..devices.opencl import OpenClDevice
 
         assert isinstance(self.inner, OpenClDevice)
         return self.inner
 
     def _cuda(self) -> Any:
-        from ..devices.cuda.device import CudaDevice
+        from ..devices.cuda import CudaDevice
 
         assert isinstance(self.inner, CudaDevice)
         return self.inner

@@ -1,5 +1,12 @@
 """A lazy tensor library whose expressions become kernels by fusion, scheduled from the cache at JIT time."""
 
+from .. import cache as _cache  # noqa: F401
+from .. import devices as _devices  # noqa: F401
+from .. import ir as _ir  # noqa: F401
+from .. import opts as _opts  # noqa: F401
+from .. import plan as _plan  # noqa: F401
+from .. import search as _search  # noqa: F401
+from .. import targets as _targets  # noqa: F401
 from . import debug as debug
 from . import sparse as sparse
 from .capture.decorator import jit as jit

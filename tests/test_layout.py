@@ -136,12 +136,32 @@ def test_imports_form_no_circle() -> None:
     assert sum(map(len, graph.values())) > len(graph) and house.circles(graph) == []
 
 
+@pytest.mark.slow
+def test_packages_are_loaded_before_their_files() -> None:
+    """Of threads that load both at once, one would find modules half made."""
+    alone = ("bridges", "cli", "doors", "fleet", "placement", "testing")  # commands, and what loads frameworks first
+    house_found = counted()
+    assert sum(map(len, house_found.loads.values())) > 1000
+    assert not [x for x in house_found.races() if x.split(".")[0] not in alone]
+
+
 def test_an_import_is_resolved() -> None:
     text = "from .. import cache\nfrom ..ir.node import walk\ndef f():\n    from . import x\nimport os\nfrom os import path"
     found = [(inside, base, line) for inside, base, line in house.imports(ast.walk(ast.parse(text)), ("plan",))]
     assert found == [("cache", "", 1), ("ir.node.walk", "ir.node", 2), ("plan.x", "plan", 4)]
     with pytest.raises(ValueError, match="line 1 of a module of plan climbs out"):
         [*house.imports(ast.walk(ast.parse("from ...ir import node")), ("plan",))]
+
+
+def test_a_file_before_its_package_is_found() -> None:
+    found = house.House(
+        loads={"a": [("a.x", "a.x", True)], "a.x": [], "a.y": [], "b": [], "b.z": [("a.x", "a.x", False), ("a.y", "a.y", False)]}
+    )
+    assert found.races() == ["b.z: a.x before a"]
+    found.loads["b"] = [("a", "", True)]
+    assert found.races() == []
+    tree = house.ast.parse("if TYPE_CHECKING:\n    from . import x\nelse:\n    from . import y\ndef f():\n    from . import z")
+    assert [(node.names[0].name, at_once) for node, at_once in house.executed(tree)] == [("y", True), ("z", False)]
 
 
 def test_a_circle_is_found() -> None:

@@ -1,5 +1,6 @@
 """Kernels in tiles: a grid of cells, blocks of arrays as tiles, loops over blocks. See docs/tiles.md."""
 
+from .. import ir as _ir  # noqa: F401
 from .tile_builder import TileBuilder
 from .tile_functions import (
     absolute,

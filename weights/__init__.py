@@ -1,6 +1,7 @@
 """Weights from files and to files, packed or not: safetensors, GGUF, NumPy's, llama2.c's and llm.c's, and Hugging Face folders. The public
 names are those of `tilewright.io`, and `tilewright.quantize`."""
 
+from .. import tensor as _tensor  # noqa: F401
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import StoredTensor as StoredTensor
 from .checkpoint import UnknownTensorError as UnknownTensorError

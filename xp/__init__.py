@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from .. import tensor as _tensor  # noqa: F401
 from ..ir.dtypes import (
     bfloat16,
     complex64,

@@ -167,7 +167,7 @@ def _row(s: _Sum) -> ProfileRow:
     if s.kernel is None:
         return ProfileRow(s.name, s.device, s.calls, s.seconds, 0, 0, None, "NumPy" if s.kind == "numpy" else "loop", 1)
     from ...devices import get
-    from ...heuristics.contraction_order import necessary
+    from ...heuristics import necessary
     from ...ir.cost import cost
     from ...measure.roofline import roofline
     from ...tensor.capture.kernel_lookup import FoundKernel

@@ -45,7 +45,7 @@ class Compared:
 
 def run(args: Namespace) -> int:
     """Compare and print; 4 where a schedule was not right."""
-    from ...heuristics.contraction_order import necessary
+    from ...heuristics import necessary
     from ...ir.cost import cost
     from ...ir.normal_form import normalise
     from ...search.budget import parse_seconds

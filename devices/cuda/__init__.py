@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
+from .device import CudaDevice as CudaDevice
 from .device import on as on
