@@ -65,7 +65,7 @@ def structure(name: str) -> tuple[Array, Array, int]:
 
 
 def kernel(form: str, rows: int, columns: int, entries: int, dtype: str, regular: bool) -> Kernel:
-    """What is computed. `regular`: rows are about as long as those beside them."""
+    """What is computed. `regular`: most rows are as long as those beside them."""
     kb = KernelBuilder(form)
     if form == "sddmm":
         e, f = kb.axis("e", entries), kb.axis("f", WIDE)

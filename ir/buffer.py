@@ -18,7 +18,7 @@ Extent = Union[int, Node]
 class Buffer(NotIndexed):
     """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; inputs may state
     the inclusive `range` their elements lie in (input generation and, of integers, bounds analysis use it), and that the elements of each
-    row are `ascending` (none is less than the one before), and that they are `regular`: steps between neighbours are about as long as
+    row are `ascending` (none is less than the one before), and that they are `regular`: most steps between neighbours are as long as
     those beside them. An output with an `alias` may lie in the memory of the input of that
     name (`ir.rewriter`)."""
 

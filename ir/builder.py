@@ -238,8 +238,8 @@ class KernelBuilder:
         """An input parameter (row-major). `range`: the least and largest element it ever has, which test data keeps to. Calls
         check it for integers that are indices or say where masks and loops end. `ascending`: no element of a row is less than the one
         before, as of the places where the rows of a sparse matrix begin; calls check that too. KernelError for anything but
-        integers of at least one dimension. `regular`: rows that begin there are about as long as those beside them (see
-        `regular_rows`); it decides how fast code is, never what it computes."""
+        integers of at least one dimension. `regular`: most rows that begin there are as long as those beside them (see
+        `tilewright.sparse.regular`); it decides how fast code is, never what it computes."""
         of = given.element_type(given.name("an input", name), dtype)
         dims = given.shape(name, shape)
         if ascending and not (of.is_int and dims):

@@ -69,8 +69,9 @@ def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, whole: bool = F
         else:
             lo, hi = b.whole_range or ((-128, 127) if b.dtype.kind == "i" else (0, 255))
             made = rng.integers(lo, hi, dims, dtype=b.dtype.np, endpoint=True)
-            if b.regular:  # steps between neighbours are equal
-                made[...] = lo + np.arange(dims[-1]) * (hi - lo) // max(1, dims[-1] - 1)
+            if b.regular:  # steps between neighbours are equal, but for the first ones, which are one longer
+                step, longer = divmod(hi - lo, max(1, dims[-1] - 1))
+                made[...] = lo + np.arange(dims[-1]) * step + np.minimum(np.arange(dims[-1]), longer)
         out[b.name] = inside(np.asarray(made, b.dtype.np, order="C"), b)
         if b.ascending:
             _ascend(out[b.name], b)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...ir.buffer import loads
-from ...ir.node import Node, axes_of, walk
-from ...opts.analysis.ragged import conditions, entries_of_a_row, regular, selected, sides
+from ...ir.node import axes_of
+from ...opts.analysis.ragged import SHORT, conditions, entries_of_a_row, gathered, regular, selected, sides
 from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
@@ -23,8 +22,8 @@ STEPS = (2, 4)
 """Vectors of a row that are read in a step."""
 BESIDE, PICKED, LONG_ROWS = 8, 8, 32
 """Rows whose sums are made together, how many entries are gathered at once, and from which mean on rows are long."""
-SHORT, SHORT_PICKED = 16, 6
-"""Up to which mean lanes go along rows that are about equally long; where entries say what is gathered, the latter."""
+SHORT_PICKED = 6
+"""Up to which mean lanes go along regular rows where entries say what is gathered."""
 LONG_STEPS = 4
 """Vectors of long rows that are read in a step."""
 COLUMNS = 8
@@ -80,10 +79,13 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
                 lanes = (opt("UPCAST", site_name(columns[0]), fit(size, min(size, COLUMNS * f.lanes))),)
                 yield (*lanes, *items) if f.threads > 1 else lanes
                 continue
-            entries = min(f.lanes, PICKED) if _gathered(n, axis) else f.lanes * (1 if mean <= LONG_ROWS else LONG_STEPS)
+            if gathered(n, axis):  # (most rows that end anywhere end in one step, if it is wide)
+                entries = min(f.lanes, PICKED) if regular(data) or mean > f.lanes else f.lanes
+            else:
+                entries = f.lanes * (1 if mean <= LONG_ROWS else LONG_STEPS)
             beside = (opt("UPCAST", site_name(rows[0]), min(BESIDE, extent(rows[0]))),)
-            wish = (*beside, opt("UPCAST", site_name(axis), entries)) if f.target.gathers or not _gathered(n, axis) else ()
-            if regular(data) and f.target.gathers and mean <= (SHORT_PICKED if _gathered(n, axis) else SHORT):
+            wish = (*beside, opt("UPCAST", site_name(axis), entries)) if f.target.gathers or not gathered(n, axis) else ()
+            if regular(data) and f.target.gathers and mean <= (SHORT_PICKED if gathered(n, axis) else SHORT):
                 yield (*beside, *items) if f.threads > 1 else beside
             yield (*wish, *items) if f.threads > 1 else wish
 
@@ -99,7 +101,7 @@ def _lanes(f: StartFacts, n: Nest) -> Iterator[Opts]:
             if a in n.axes and size % lanes == 0 and size <= max(RESULTS) * lanes:
                 yield (opt("UPCAST", name, size),)
     for a in n.reduce_axes:
-        if _gathered(n, a):
+        if gathered(n, a):
             yield ()
             yield (opt("UPCAST", family_name(f.kernel, a), min(GATHERED, extent(a))),)
 
@@ -117,8 +119,3 @@ def _other_reductions(f: StartFacts, n: Nest) -> Iterator[Opts]:
     along = [a for m in others for a in contiguous(f.kernel, m) if a in m.reduce_axes and extent(a) >= f.lanes]
     if along:
         yield tuple(opt("UPCAST", site_name(a), f.lanes) for a in dict.fromkeys(along))
-
-
-def _gathered(n: Nest, axis: Node) -> bool:
-    """Whether single elements lie where data says that changes along an axis."""
-    return any(any(x.op == "load" and axis in axes_of(x) for x in walk(i)) for _, at, _ in loads(*n.roots) for i in at[-1:])

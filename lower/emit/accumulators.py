@@ -14,7 +14,9 @@ from ...ir.dtypes import bool_
 from ...ir.node import Node, const
 from ...opts.addition_order import order_of
 from ...opts.analysis.extremes import by_bits
+from ...opts.analysis.ragged import conditions, rest_alone
 from ...opts.axis_plan import Part
+from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...opts.options.cache import Prefetch, prefetches
 from ...program.program import Mem, Number, Val
@@ -22,11 +24,12 @@ from ..arithmetic.nan_extremes import NumbersOnly, bits_of
 from ..arithmetic.reciprocal_root import factors
 from ..expr import NestEval
 from ..lowering import Lowering
+from ..pieces import Piece
 from ..storage import Array, Assignment, Key
 from .addition_chains import ShortChains
 from .dot import Dot
 from .early_exit import unless_final, unless_skipped
-from .nest_loops import alone, carry
+from .nest_loops import alone, carry, loaded_limit
 from .partial_results import across
 
 LINE = 64
@@ -158,7 +161,25 @@ class Accumulators:
             return self._run_apart(apart, loops, accs)
         if self.chains is not None:
             self.chains = replace(self.chains, starts=self.begun(), combines=[self.combine] * len(self.keys))
-        return self.ended(carry(self.low, loops, [*accs, *self.more_carried(loops)], self._steps, self.chains))
+        rest = partial(self._rest, loops[0]) if len(loops) == 1 and self.dot is None and rest_alone(self.low.sched, self.n) else None
+        return self.ended(carry(self.low, loops, [*accs, *self.more_carried(loops)], self._steps, self.chains, rest))
+
+    def _rest(self, part: Part, piece: Piece, accs: list[Val]) -> list[Val]:
+        """Accumulate the elements that fill no vector in a loop over them: `piece` is the step of the loop over `part` that they are in."""
+        low, lane, regs = self.low, self.ev.lane, self.ev.regs
+        assert lane is not None and piece.between is not None
+        own, (cond,) = copy(self), conditions(self.n)
+        own.ev = NestEval(low, self.n, vectors=Vectors([p for p in regs if p is not lane]))
+        own.chains, own.keys, own.partials = None, [(s, {}) for s, _ in self.keys], [{}]
+        opened = {**low.scope.opened, part.name: part}
+        with low.within(opened=opened), low.scalars.bind(part.var, low.scalar(piece.between[0])):
+            limit = loaded_limit(low, lane, cond, always=True)
+            assert limit is not None
+            each = Piece((const(0), limit.some), frozenset({part.axis}), holds=frozenset({(cond, part.axis)}), maybe=True)
+            with low.open(lane, [own.identity() for _ in accs], each) as loop:
+                loop.yields = own._steps(loop.carried)
+        b, none = low.b, self.identity()
+        return [b.op(self.combine, acc, b.insert(none, one, 0)) for acc, one in zip(accs, loop.results, strict=True)]
 
     def _run_apart(self, rows: Sequence[Part], loops: Sequence[Part], accs: Sequence[Val]) -> list[Val]:
         """Accumulate through the reduce loops of one row after the other."""

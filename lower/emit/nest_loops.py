@@ -24,7 +24,7 @@ from ...ir.node import Node, axes_of, const, sym, walk
 from ...ir.node_text import order_key
 from ...ir.operators import substitute
 from ...ir.skipped_tiles import conjuncts
-from ...opts.analysis.ragged import LEAST, conditions, known_before, rows_apart, scatters, sides, worth
+from ...opts.analysis.ragged import LEAST, conditions, known_before, one_step, rows_apart, scatters, sides, worth
 from ...opts.analysis.ragged import LONG as WRITTEN
 from ...opts.analysis.thresholds import cuttable, operations
 from ...opts.axis_plan import Part
@@ -65,8 +65,9 @@ def solved(cond: Node, k: int, rest: tuple[Node, Node], least: int, most: int) -
     return LoopLimit(cond, k < 0, ix.add(some, const(1)), ix.add(sure, const(1)), between)
 
 
-def loaded_limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
-    """What a comparison of places with data says of a loop; None where it says nothing, or the data is not the same for all of it."""
+def loaded_limit(low: Lowering, part: Part, cond: Node, always: bool = False) -> LoopLimit | None:
+    """What a comparison of places with data says of a loop; None where it says nothing, or the data is not the same for all of it, or,
+    unless `always`, where the limit is not worth its branch."""
     nest, plans = low.scope.nests[0], low.sched.plans
     split = sides(cond)
     if split is None:
@@ -77,7 +78,7 @@ def loaded_limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     k = terms.pop(part.var, 0)
     if not (k or _first(low, nest)) or any(t.op != "axis" for t in terms) or not _ready(low, part, nest, data):
         return None
-    if not worth(low.sched, low.scope.nests, part):
+    if not always and not worth(low.sched, low.scope.nests, part):
         return None
     open_vars = {p.var for p in low.scope.opened.values()}
     around = ix.linear({t: x for t, x in terms.items() if t in open_vars}, 0)
@@ -91,6 +92,8 @@ def loaded_limit(low: Lowering, part: Part, cond: Node) -> LoopLimit | None:
     if left:
         return solved(cond, -k, (ix.add(small, around, -1), ix.add(large, around, -1)), -most, -least)
     found = solved(cond, k, (ix.add(around, large, -1), ix.add(around, small, -1)), least, most)
+    if k > 0 and one_step(low.sched, nest, part, data):  # (its first step is taken even if no entry is there: nothing to foresee)
+        return replace(found, some=ix.minmax("max", found.some, const(1)), sure=const(0), between=None)
     return replace(found, first=small is large and k > 0 and c == least and not any(x < 0 for x in terms.values()))
 
 
@@ -271,9 +274,15 @@ def wide(ev: NestEval, v: Val) -> Val:
 
 
 def carry(
-    low: Lowering, loops: Sequence[Part], accs: list[Val], body: Callable[[list[Val]], list[Val]], chains: ShortChains | None = None
+    low: Lowering,
+    loops: Sequence[Part],
+    accs: list[Val],
+    body: Callable[[list[Val]], list[Val]],
+    chains: ShortChains | None = None,
+    rest: Callable[[Piece, list[Val]], list[Val]] | None = None,
 ) -> list[Val]:
-    """Run `body` inside loops over `loops`, each carrying `accs`; what the last iteration yields. `chains`: how sums among them are cut."""
+    """Run `body` inside loops over `loops`, each carrying `accs`; what the last iteration yields. `chains`: how sums among them are cut;
+    `rest`: what is done instead in the last piece of a loop, whose step is not whole."""
     if not loops:
         return body(accs)
 
@@ -284,6 +293,9 @@ def carry(
     if chains is not None and chains.fixed:
         return chains.whole(loops, found, accs, inside)
     for piece in found:
+        if rest is not None and piece is not found[0]:
+            accs = rest(piece, accs)
+            continue
         if chains is not None:
             accs = chains.carry(loops, piece, accs, inside)
             continue

@@ -12,13 +12,14 @@ from math import log, prod, sqrt
 
 from ...ir import index as ix
 from ...ir.body import identity
-from ...ir.buffer import load_parts
+from ...ir.buffer import load_parts, loads
 from ...ir.dtypes import index
 from ...ir.index import Interval
 from ...ir.integer_ranges import inside, value_range
 from ...ir.node import Node, axes_of, const, ordered_axes, walk
 from ...ir.operators import substitute
 from ...ir.skipped_tiles import conjuncts
+from ..addition_order import order_of
 from ..axis_plan import Part
 from ..nests import Nest
 from ..schedule import Scheduled
@@ -33,6 +34,8 @@ LEFT_OUT = 16
 """Operations of a step that differ between its register copies which are worth a branch, of which half are guessed wrongly at worst."""
 TAKEN = 0.75
 """What such steps cost in the mean, branches and all."""
+SHORT = 8
+"""Up to how many entries in the mean regular rows go side by side in a vector."""
 FAR = 1 << 60
 """Sums of data up to here fit 64 bits with any place."""
 _PLACES = frozenset({"axis", "const", "sym", "sum", "prod", "div", "mod", "min", "max"})
@@ -131,6 +134,31 @@ def rows_apart(sched: Scheduled, nest: Nest) -> tuple[Part, ...]:
     return tuple(p for p in lanes.regs if p.axis in rows and p.trips > 1)
 
 
+def one_step(sched: Scheduled, nest: Nest, part: Part, data: Node) -> bool:
+    """Whether most rows end in the first step of a loop over their entries: every step is masked then, and is one piece of code, since
+    a branch on whether a step is whole costs more than its mask."""
+    mean = entries_of_a_row(data, ix.upper(part.axis.arg.extent))
+    block = sched.plans[part.axis].block
+    return mean is not None and 1 < block >= mean and not rest_alone(sched, nest)
+
+
+def rest_alone(sched: Scheduled, nest: Nest) -> bool:
+    """Whether the last entries of a row, which fill no vector, are added up one by one: how many there are is foreseen where rows are
+    regular, and a vector that is gathered takes as long for two entries as for eight."""
+    lanes, conds = sched.lanes(nest), conditions(nest)
+    found = sides(conds[0]) if len(conds) == 1 else None
+    if found is None or lanes.lane is None or lanes.lane.axis not in nest.reduce_axes or len(nest.reduce_axes) > 1 or order_of(nest):
+        return False
+    if [p for p in lanes.regs if p.axis in nest.reduce_axes] != [lanes.lane] or lanes.lane.trips != lanes.width:
+        return False
+    return combine_of(nest) == "add" and regular(found[1]) and gathered(nest, lanes.lane.axis)
+
+
+def gathered(nest: Nest, axis: Node) -> bool:
+    """Whether single elements lie where data says that changes along an axis."""
+    return any(any(x.op == "load" and axis in axes_of(x) for x in walk(i)) for _, at, _ in loads(*nest.roots) for i in at[-1:])
+
+
 def left_out(sched: Scheduled, nest: Nest) -> tuple[Node, ...]:
     """The conditions of which data decides whether a step of a reduction is taken at all: they are the same for all register copies, and
     the step is long. None otherwise."""
@@ -173,8 +201,8 @@ def ragged_share(sched: Scheduled, nest: Nest) -> float:
                     out = min(out, beside / (beside + 1) + plan.block / (2 * extent))
                 else:
                     masked = beside * plan.block if columns_in_lanes(sched, nest, data) else 1
-                    spread = 0.0 if regular(data) else sqrt(2 * mean * log(beside))
-                    out = min(out, masked * (mean + spread + plan.block / 2) / extent)
+                    spread = 0.0 if regular(data) and mean <= SHORT else sqrt(2 * mean * log(beside))
+                    out = min(out, masked * max(mean + spread + plan.block / 2, plan.block) / extent)
     return out
 
 
@@ -194,7 +222,7 @@ def entries_of_a_row(data: Node, extent: int) -> float | None:
 
 
 def regular(data: Node) -> bool:
-    """Whether data says where rows end that are about as long as those beside them."""
+    """Whether data says where rows end, most of which are as long as those beside them."""
     return any(n.op == "load" and load_parts(n)[0].regular for n in walk(data))
 
 
