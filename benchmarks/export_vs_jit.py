@@ -1,8 +1,10 @@
-"""ONNX models as exported libraries beside the captured functions of the same schedules: microseconds of a call, in turns, one thread.
+"""ONNX models as exported libraries beside the captured functions of the same schedules: microseconds of a call, in turns.
 
-    python benchmarks/record.py benchmarks/export_vs_jit.py MODEL.onnx … [--rounds 5]
+    python benchmarks/record.py benchmarks/export_vs_jit.py MODEL.onnx … [--rounds 5] [--threads 1]
 
-`ratio` is the library's time over the captured function's. `build_s`: make, with as many compilers at once as there are cores;
+Each round is a new process, which has both and calls them in turns: where its arrays happen to lie, and what the machine does beside it,
+move a process by up to 40 %. `ratio`: the library's time over the captured function's, the median over rounds of a round's medians;
+`ratios` has all rounds. `build_s`: make, with as many compilers at once as there are cores;
 `library_bytes`: of the stripped shared library without its weights."""
 
 from __future__ import annotations
@@ -19,17 +21,28 @@ from pathlib import Path
 
 from tilewright.bridges.onnx import export, load
 from tilewright.bridges.onnx.tuning import made_up
+from tilewright.export import load as load_library
 
-BURST_S = 0.3
+ROUND_S = 1.0
 
 
-def captured(model: object, feeds: object) -> float:
-    """Microseconds of a call."""
-    count, begin = 0, time.perf_counter()
-    while count < 3 or time.perf_counter() - begin < BURST_S:
-        model.run(None, feeds)  # type: ignore[attr-defined]
-        count += 1
-    return 1e6 * (time.perf_counter() - begin) / count
+def player(path: str, folder: str, threads: int) -> None:
+    """Write the microseconds of a call of the captured function, and of the library."""
+    model, library = load(path, threads=threads), load_library(folder, threads)
+    feeds = made_up(model, {})
+    arrays = [feeds[i.name] for i in model.inputs]
+    for _ in range(8):  # (short calls are timed with and without further threads at first)
+        model.run(None, feeds)
+        library(*arrays)
+    times: tuple[list[float], list[float]] = ([], [])
+    begin = time.perf_counter()
+    while len(times[0]) < 5 or time.perf_counter() - begin < ROUND_S:
+        for call, seconds in zip((lambda: model.run(None, feeds), lambda: library(*arrays)), times, strict=True):
+            call()  # what the other one left in the caches goes
+            start = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - start)
+    print(json.dumps([1e6 * statistics.median(seconds) for seconds in times]))
 
 
 def main() -> int:
@@ -37,28 +50,34 @@ def main() -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("models", nargs="+")
     p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--library", help=argparse.SUPPRESS)
     a = p.parse_args()
+    if a.library:
+        player(a.models[0], a.library, a.threads)
+        return 0
     for path in a.models:
         name = Path(path).stem
         with tempfile.TemporaryDirectory() as folder:
-            export(folder, path, threads=1, name=name)
+            export(folder, path, threads=a.threads, name=name)
             begin = time.perf_counter()
             subprocess.run(["make", "-s", f"-j{os.cpu_count()}", "all", f"{name}_test"], cwd=folder, check=True, capture_output=True)
             build = time.perf_counter() - begin
             subprocess.run(["strip", f"lib{name}.so"], cwd=folder, check=True)
             size = (Path(folder) / f"lib{name}.so").stat().st_size - (Path(folder) / f"{name}.weights").stat().st_size
-            model = load(path, threads=1)
-            feeds = made_up(model, {})
-            model.run(None, feeds)
-            times: tuple[list[float], list[float]] = ([], [])
-            said = ""
-            for _ in range(a.rounds):
-                times[0].append(captured(model, feeds))
-                done = subprocess.run([f"./{name}_test", "1", str(BURST_S)], cwd=folder, capture_output=True, text=True, check=True)
-                said, timed = done.stdout.splitlines()
-                times[1].append(float(timed.split()[0]))
-            ours, library = map(statistics.median, times)
-            row = {"model": name, "captured_us": round(ours, 1), "library_us": round(library, 1), "ratio": round(library / ours, 3)}
+            said = subprocess.run([f"./{name}_test", str(a.threads)], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+            play = [sys.executable, __file__, path, "--threads", str(a.threads), "--library", folder]
+            played = [json.loads(subprocess.run(play, capture_output=True, text=True, check=True).stdout) for _ in range(a.rounds)]
+            ratios = [library / captured for captured, library in played]
+            captured, library = map(statistics.median, zip(*played, strict=True))
+            row = {
+                "model": name,
+                "threads": a.threads,
+                "captured_us": round(captured, 1),
+                "library_us": round(library, 1),
+                "ratio": round(statistics.median(ratios), 3),
+                "ratios": [round(r, 3) for r in ratios],
+            }
             print(json.dumps({**row, "test": said, "build_s": round(build, 1), "library_bytes": size}), flush=True)
     return 0
 

@@ -1,9 +1,10 @@
 """ONNX models beside ONNX Runtime: seconds of a call, in turns, in one process each.
 
-    python benchmarks/record.py benchmarks/onnx_vs.py MODEL.onnx … [--threads 1 2] [--rounds 9] [--size NAME=N …]
+    python benchmarks/record.py benchmarks/onnx_vs.py MODEL.onnx … [--threads 1 2] [--rounds 9] [--size NAME=N …] [--cache FILE]
 
 `benchmarks/onnx_models.py` writes the models. Inputs are made up by the model's own shapes. Each runtime has a process that answers with the time of a burst of calls, and is
-stopped while the other runs, whose threads that wait would take a core. Results are compared first (of `*_qdq.onnx` to 0.1: one rounding that falls the other way moves all later layers). A ratio is ONNX Runtime's time over ours: above 1 ours is faster. `load_s`: reading and the first call."""
+stopped while the other runs, whose threads that wait would take a core. Results are compared first (of `*_qdq.onnx` to 0.1: one rounding that falls the other way moves all later layers). A ratio is ONNX Runtime's time over ours: above 1 ours is faster. `load_s`: reading and the first call.
+`--cache`: where `tune model` kept schedules; without it, of a user's cache."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ import numpy as np
 BURST_S = 0.15
 
 
-def player(name: str, path: str, threads: int, sizes: dict[str, int]) -> None:
+def player(name: str, path: str, threads: int, sizes: dict[str, int], cache: str | None) -> None:
     """Answer each line of standard input with the seconds of a call."""
     begin = time.perf_counter()
     from tilewright.bridges.onnx import load
     from tilewright.bridges.onnx.tuning import made_up
 
-    model = load(path, threads=threads)
+    model = load(path, threads=threads, cache=cache)
     feeds = made_up(model, sizes)
     if name == "ours":
 
@@ -76,17 +77,19 @@ def main() -> int:
     p.add_argument("--threads", type=int, nargs="+", default=[1])
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--size", action="append", default=[])
+    p.add_argument("--cache")
     p.add_argument("--player", choices=["ours", "onnxruntime"])
     a = p.parse_args()
     sizes = {n: int(v) for n, _, v in (s.partition("=") for s in a.size)}
     if a.player:
-        player(a.player, a.models[0], a.threads[0], sizes)
+        player(a.player, a.models[0], a.threads[0], sizes, a.cache)
         return 0
     right = True
     ratios: dict[int, list[float]] = {t: [] for t in a.threads}
     for threads, path in itertools.product(a.threads, a.models):
         commands = [
             [sys.executable, __file__, path, "--threads", str(threads), "--player", w, *(f"--size={s}" for s in a.size)]
+            + ([f"--cache={a.cache}"] if a.cache else [])
             for w in ("ours", "onnxruntime")
         ]
         players = [subprocess.Popen(c, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for c in commands]

@@ -247,7 +247,8 @@ def _per_thread(program: ExportedProgram) -> int:
 
 
 def _scratch(program: ExportedProgram) -> int:
-    return _rounded(_most(program, lambda k: k.signature.scratch) + 1, 4096)
+    sorts = max((c.sort.scratch for c in program.calls if c.sort), default=0)
+    return _rounded(max(_most(program, lambda k: k.signature.scratch) + 1, sorts), 4096)
 
 
 def _supports(target: Target) -> str:
@@ -309,6 +310,7 @@ int {n}_open_for({n}_instance **out, void *memory, size_t bytes, const void *giv
     while (target < {len(program.targets)} && ((name && strcmp(name, targets[target])) || !supported(target))) target++;
     if (target == {len(program.targets)}) return {upper}_PROCESSOR;
     {n}_instance *it = ({n}_instance *)memory;
+    tw_advise((unsigned char *)memory, bytes);
     it->base = (unsigned char *)memory;
     it->weights = (const unsigned char *)given;
     it->target = target;
@@ -361,12 +363,23 @@ def _call(program: ExportedProgram, c: ExportedCall, target: int, stems: Kernels
     if c.limits:
         tests = " || ".join(f"*(const {C_TYPES[t.name]} *){p} >= {limit}u" for p, (t, limit) in zip(c.pointers, c.limits, strict=True))
         return [f"    if ({tests}) return {program.name.upper()}_INDEX;"]
+    if c.sort:
+        pointers, sizes = (", ".join(map(str, several)) for several in ([f"(void *){p}" for p in c.pointers], c.sort.sizes))
+        run = f"        tw_run(pool, tw_sort, {c.sort.lines}, arrays, sizes);"
+        return [
+            f"    {{ /* {c.name} */",
+            f"        void *arrays[] = {{{pointers}}};",
+            f"        int64_t sizes[] = {{{sizes}}};",
+            run,
+            "    }",
+        ]
     if not c.kernels:
         return [f"    memcpy((void *){c.pointers[1]}, (const void *){c.pointers[0]}, {c.nbytes});"]
     k = c.kernels[target]
     stem = stems[k.text][0]
     pointers = ", ".join(f"(void *){p}" for p in (*k.pointers, k.work or (f"(base + {work})" if k.signature.work else "0")))
-    runs = [f"        tw_run(pool, {stem}_p{p}, {program.size(n)}, arrays, sizes);" for p, n in enumerate(k.signature.items)]
+    run = "tw_run" if k.shared else "tw_run_here"
+    runs = [f"        {run}(pool, {stem}_p{p}, {program.size(n)}, arrays, sizes);" for p, n in enumerate(k.signature.items)]
     if k.signature.symbols:
         names = {x.symbol: x.name for x in program.symbols}
         runs.insert(0, f"        int64_t sizes[] = {{{', '.join(names[s] for s in k.signature.symbols)}}};")

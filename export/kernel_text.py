@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..devices import get
-from ..heuristics import quick_starts
+from ..heuristics import estimate, quick_starts
 from ..ir.errors import OptError
 from ..ir.kernel import Kernel
 from ..ir.normal_form import normalise
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class KernelText:
     """A kernel's text for a target, with the schedule `opts`. `packed`: what its workspace holds, which no call writes; None: calls write
-    it. `reads`: positions of the parameters that calls touch."""
+    it. `reads`: positions of the parameters that calls touch. `seconds`: of a call on one thread, as the model has it."""
 
     text: str
     signature: Signature
     reads: frozenset[int]
     opts: tuple[Opt, ...]
+    seconds: float
     packed: bytes | None = None
 
 
@@ -43,7 +44,7 @@ class KernelTexts:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._lowered: dict[tuple[str, int], tuple[tuple[Opt, ...], Program]] = {}
+        self._lowered: dict[tuple[str, int], tuple[tuple[Opt, ...], float, Program]] = {}
         self._texts: dict[tuple[int, int], tuple[str, Signature]] = {}
         self._packs: dict[int, Any] = {}
 
@@ -54,22 +55,26 @@ class KernelTexts:
         key = source_key(kernel, opts, self.target, ""), threads
         if key not in self._lowered:
             self._lowered[key] = self._possible(kernel, opts, threads)
-        made_with, program = self._lowered[key]
+        made_with, seconds, program = self._lowered[key]
         once = program.once if _touches(program.phases[: program.once]) <= constant.keys() else 0
         later = replace(program, phases=program.phases[once:], once=0)
         if (id(program), once) not in self._texts:
             source = render(later, self.target)
             self._texts[id(program), once] = source.text, source.signature
         packed = self._pack(program, constant) if once else None
-        return KernelText(*self._texts[id(program), once], _touches(later.phases), made_with, packed)
+        return KernelText(*self._texts[id(program), once], _touches(later.phases), made_with, seconds, packed)
 
-    def _possible(self, kernel: Kernel, wanted: tuple[Opt, ...], threads: int) -> tuple[tuple[Opt, ...], Program]:
+    def _possible(self, kernel: Kernel, wanted: tuple[Opt, ...], threads: int) -> tuple[tuple[Opt, ...], float, Program]:
+        def made(opts: tuple[Opt, ...]) -> tuple[tuple[Opt, ...], float, Program]:
+            scheduled = apply(kernel, opts, self.target)
+            return opts, estimate(scheduled), lower(scheduled)
+
         try:
-            return wanted, lower(apply(kernel, wanted, self.target))
+            return made(wanted)
         except OptError:
             for opts in quick_starts(kernel, self.target, threads):
                 with suppress(OptError):  # whether a guess can be written, only lowering knows
-                    return opts, lower(apply(kernel, opts, self.target))
+                    return made(opts)
             raise
 
     def _pack(self, program: Program, constant: Mapping[int, bytes]) -> bytes:

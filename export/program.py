@@ -39,6 +39,7 @@ from .kernel_text import KernelTexts
 if TYPE_CHECKING:
     from ..program.program import Signature
     from ..targets import Target
+    from ..tensor.graph.nodes import HostCall
 
 Array = np.ndarray[Any, Any]
 TAKEN = frozenset(
@@ -47,8 +48,18 @@ TAKEN = frozenset(
 """Libraries that every program has, and words of C."""
 LOCALS = frozenset(("it", "base", "arena", "state", "weights", "pool", "sizes", "arrays"))
 """What the library's function calls its own things."""
+SHARED_S = 5e-6
+"""Seconds on one thread up to which a kernel stays there: to hand work to another one, and to hear that it is done, costs a microsecond or more
+where that one is awake. (A captured function times its short calls both ways.)"""
 ALIGN = 64
 """Bytes: of every array in the weights and in an instance's memory."""
+
+SORTS = ("sort", "argsort")
+"""Steps of NumPy's that the runtime has too."""
+LARGEST = {
+    "float64": 0x7FF << 52, "float32": 0xFF << 23, "float16": 0x7C00, "bfloat16": 0x7F80, "float8_e5m2": 0x7C, "float8_e4m3": 0x7E,
+}  # fmt: skip
+"""Bits of a type's largest number, an infinity where it has one: what is above is NaN."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ class ExportedArray:
 @dataclass(frozen=True)
 class ExportedKernel:
     """A kernel for one of the targets, with the schedule `opts` from `origin`. `pointers`: C expressions of its arrays; `work`: of its
-    workspace where that is packed weights, "" where calls write it."""
+    workspace where that is packed weights, "" where calls write it; `shared`: whether threads share its items."""
 
     text: str
     signature: Signature
@@ -75,13 +86,14 @@ class ExportedKernel:
     opts: str
     origin: str
     work: str = ""
+    shared: bool = True
 
 
 @dataclass(frozen=True)
 class ExportedCall:
     """A kernel that runs, for each target, what is known of the schedule that it was captured with (`standing`, as `CompiledKernel` has it),
-    and what it `computes`; or, without kernels, a copy of `nbytes` between `pointers`, or a test that numbers there are
-    below `limits`."""
+    and what it `computes`; or, without kernels, a copy of `nbytes` between `pointers`, a test that numbers there are
+    below `limits`, or a `sort`."""
 
     name: str
     kernels: tuple[ExportedKernel, ...] = ()
@@ -90,6 +102,16 @@ class ExportedCall:
     pointers: tuple[str, ...] = ()
     nbytes: int | str = 0
     limits: tuple[tuple[DType, int], ...] = ()
+    sort: ExportedSort | None = None
+
+
+@dataclass(frozen=True)
+class ExportedSort:
+    """How lines are sorted. `lines`: how many; `sizes`: as the runtime's `tw_sort` has them; `scratch`: bytes that a thread needs."""
+
+    lines: int | str
+    sizes: tuple[int | str, ...]
+    scratch: int
 
 
 @dataclass(frozen=True)
@@ -191,7 +213,9 @@ class ExportedProgram:
                 for i, p in enumerate(pointers)
             )
             origin = schedule.origin if found.opts == schedule.opts else "start"
-            made.append(ExportedKernel(found.text, found.signature, tuple(places), short(found.opts), origin, work))
+            made.append(
+                ExportedKernel(found.text, found.signature, tuple(places), short(found.opts), origin, work, found.seconds > SHARED_S)
+            )
         self.calls.append(ExportedCall(name or kernel.name, tuple(made), schedule.standing or "", kernel_text(kernel)))
 
 
@@ -342,7 +366,7 @@ def of_compiled(
     plan, sequence = function.plan, function.sequence
     results = flatten(result)[0]
     named = result_names or [f"y{i}" if len(results) > 1 else "y" for i in range(len(results))]
-    hosts = sorted({c.name for c in function.calls if c.host is not None and c.name not in ("copy", CHECK)})
+    hosts = sorted({c.name for c in function.calls if c.host is not None and c.name not in ("copy", CHECK, *SORTS)})
     if hosts:
         raise UsageError(f"{name}: NumPy computes {', '.join(hosts)}, which cannot be exported")
     if function.graph.checks:
@@ -440,6 +464,10 @@ def _calls(program: ExportedProgram, function: CompiledFunction, where: Places) 
             limits = tuple(limits_of(c.host))
             program.calls.append(ExportedCall(CHECK, pointers=tuple(where[s] for s in spots[: len(limits)]), limits=limits))
             continue
+        if c.host is not None and c.host.name in SORTS:
+            sort = _sort(program, sequence.specs[c.inputs[0]], c.host)
+            program.calls.append(ExportedCall(c.host.name, pointers=tuple(where[s] for s in spots), sort=sort))
+            continue
         if c.host is not None:  # a copy
             nbytes = program.nbytes(sequence.specs[c.outputs[0]])
             program.calls.append(ExportedCall("copy", pointers=tuple(where[s] for s in spots), nbytes=nbytes))
@@ -449,3 +477,14 @@ def _calls(program: ExportedProgram, function: CompiledFunction, where: Places) 
             raise UsageError(f"{program.name}: the kernel {c.name} is known by its object only: clear the warm start and export again")
         schedule = Schedule(parse(found.opts), found.origin, found.standing, found.executable.threads)
         program.kernel(c.kernel, schedule, [where.argument(s) for s in spots], c.name)
+
+
+def _sort(program: ExportedProgram, spec: Any, call: HostCall) -> ExportedSort:
+    """A step that sorts an array along an axis, or finds the places that would."""
+    axis, descending = call.key
+    shape = program.shape_of(spec.shape)
+    step = times(shape[len(shape) + axis + 1 :])
+    most = LARGEST[spec.dtype.name] if spec.dtype.is_float else -(spec.dtype.kind == "i")
+    sizes = (shape[axis], step, spec.dtype.size, most, int(descending), int(call.name == "argsort"))
+    lines = times([*shape[: len(shape) + axis], step])
+    return ExportedSort(lines, sizes, 32 * upper(extent(spec.shape[axis])))

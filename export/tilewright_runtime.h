@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define TW_MOST_THREADS 256
@@ -112,12 +113,17 @@ static void *tw_work(void *given) {
     }
 }
 
+/* All items of a phase, by the caller. */
+static inline void tw_run_here(tw_pool *p, tw_phase phase, int64_t items, void **arrays, int64_t *sizes) {
+    if (items > 0) phase(arrays, sizes, p->scratch, 0, items);
+}
+
 /* All items of a phase, by as many threads as have some; returns when they are done. What a worker has not begun when no item is left, it
    need not: so one that is waking up costs the caller nothing but the call that wakes it. */
-static void tw_run(tw_pool *p, tw_phase phase, int64_t items, void **arrays, int64_t *sizes) {
+static inline void tw_run(tw_pool *p, tw_phase phase, int64_t items, void **arrays, int64_t *sizes) {
     int threads = (int)tw_min(items, p->threads);
     if (threads <= 1) {
-        if (items > 0) phase(arrays, sizes, p->scratch, 0, items);
+        tw_run_here(p, phase, items, arrays, sizes);
         return;
     }
     p->phase = phase;
@@ -136,6 +142,65 @@ static void tw_run(tw_pool *p, tw_phase phase, int64_t items, void **arrays, int
             tw_pause();
         }
     }
+}
+
+/* Sorting: the smaller key first, of equal ones the one that was before. */
+typedef struct { int64_t key, at; } tw_ranked;
+
+/* An element as a number with its order. `most`: of floats, the bits of the largest number, above which lie NaNs, which are larger than all
+   and equal; -1, of signed integers; 0, of unsigned ones. */
+static inline int64_t tw_key(const void *x, int64_t i, int64_t bytes, int64_t most) {
+    uint64_t bits = bytes == 8   ? ((const uint64_t *)x)[i]
+                    : bytes == 4 ? ((const uint32_t *)x)[i]
+                    : bytes == 2 ? ((const uint16_t *)x)[i]
+                                 : ((const uint8_t *)x)[i];
+    uint64_t sign = (uint64_t)1 << (8 * bytes - 1), size = bits & (sign - 1);
+    if (most < 0) return (int64_t)(bits << (64 - 8 * bytes)) >> (64 - 8 * bytes);
+    if (most == 0) return (int64_t)(bits ^ (uint64_t)1 << 63);
+    return size > (uint64_t)most ? INT64_MAX : bits & sign ? -(int64_t)size : (int64_t)size;
+}
+
+/* A phase that sorts lines of x into y. sizes: elements of a line, elements from one of a line to the next, bytes of one, `most` as above, whether
+   the largest come first, whether y has places. The scratch has room for a line twice. */
+static inline void tw_sort(void **arrays, int64_t *sizes, void *scratch, int64_t lo, int64_t hi) {
+    const int64_t n = sizes[0], step = sizes[1], bytes = sizes[2];
+    for (int64_t line = lo; line < hi; line++) {
+        const int64_t begin = line / step * n * step + line % step;
+        tw_ranked *from = (tw_ranked *)scratch, *to = from + n;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t key = tw_key(arrays[0], begin + i * step, bytes, sizes[3]);
+            from[i].key = sizes[4] ? ~key : key;
+            from[i].at = i;
+        }
+        for (int64_t width = 1; width < n; width *= 2) {
+            for (int64_t first = 0; first < n; first += 2 * width) {
+                const int64_t middle = tw_min(first + width, n), last = tw_min(middle + width, n);
+                int64_t a = first, b = middle;
+                for (int64_t i = first; i < last; i++) {
+                    const int later = a == middle || (b < last && from[b].key < from[a].key);
+                    to[i] = from[later ? b : a];
+                    a += !later, b += later;
+                }
+            }
+            tw_ranked *other = from;
+            from = to, to = other;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t out = begin + i * step;
+            if (sizes[5]) ((int64_t *)arrays[1])[out] = from[i].at;
+            else memcpy((char *)arrays[1] + out * bytes, (const char *)arrays[0] + (begin + from[i].at * step) * bytes, (size_t)bytes);
+        }
+    }
+}
+
+/* Asks for huge pages, of which the processor looks up fewer. A hint: where the system has none, all still works. */
+static inline void tw_advise(unsigned char *memory, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    unsigned char *first = (unsigned char *)(((uintptr_t)memory + 4095) / 4096 * 4096), *last = memory + bytes;
+    if (first < last) (void)madvise(first, (size_t)(last - first) / 4096 * 4096, MADV_HUGEPAGE);
+#else
+    (void)memory, (void)bytes;
+#endif
 }
 
 /* Starts the workers. Where the system gives fewer threads, the library runs with those. `workers`: room for `threads` of them. */

@@ -59,6 +59,12 @@ def same(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return x, x * 2, x.reshape((-1,))
 
 
+def sorts(x: Tensor, i: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    """Ties, NaN, both ends, each axis; halves by their bits."""
+    ordered = [f(a, axis=d, descending=back) for a in (x, i) for f in (xp.sort, xp.argsort) for d, back in ((0, True), (1, False))]
+    return (*ordered, *x.topk(3, axis=1), *(xp.argsort(h, descending=back) for back in (False, True)))
+
+
 def loops(h: Tensor, xs: Tensor) -> Any:
     """Loops leave as their steps."""
     h, ys = scan(lambda h, x: ((x + h @ W1[:, :24] * 0.1).tanh(), h), h, xs, reverse=True)
@@ -75,6 +81,7 @@ def products_of_bytes(x: Tensor) -> tuple[Tensor, Tensor]:
     return sums, (sums.astype("float32") * 0.001).gelu().round().astype("int8")
 
 
+TIES = np.float32([[3, np.nan, 1, 3, -np.inf, 1], [2, 2, np.inf, -5, np.nan, 2], [0, 7, -7, 0, 7, 1]])
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "perceptron": (perceptron, (normal(7, 24),)),
     "attention": (attention, (normal(2, 3, 17, 16), normal(2, 3, 17, 16, seed=1), normal(2, 3, 17, 16, seed=2))),
@@ -85,6 +92,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "doubles": (lambda x: xp.cumulative_sum(x, axis=1), (normal(30, 70, dtype="float64"),)),
     "integers": (lambda x: x // 3 + (x % 5), (np.arange(-50, 50),)),
     "random": (lambda x: nn.dropout(x, 0.5, (3, 4)), (normal(16, 16),)),
+    "sorts": (sorts, (TIES, np.array([[-128, 127, 5], [5, -1, 5]], np.int8), TIES[0].astype(np.float16))),
     "same": (same, (normal(4, 5),)),
     "bytes": (products_of_bytes, (BYTES.integers(0, 256, (9, 40)).astype(np.uint8),)),
     "words": (words, tuple(normal(3, 4, seed=i) for i in range(6))),
@@ -118,7 +126,7 @@ def test_other_compilers_and_processors(compiler: str, tmp_path: Path) -> None:
     }[compiler]
     if not all(map(shutil.which, [cc or "clang", *before[:1]])):
         pytest.skip(f"it needs {cc or 'clang'} {' '.join(before[:1])}")
-    for name in ("perceptron", "convolution", "halves", "random", "bytes"):
+    for name in ("perceptron", "convolution", "halves", "random", "bytes", "sorts"):
         function, args = FUNCTIONS[name]
         export.write(tmp_path / name, function, *args, name=name, threads=2, target=target)
         subprocess.run(["make", "-s", f"{name}_test", f"CC={cc}", "CFLAGS=-O1"], cwd=tmp_path / name, check=True, capture_output=True)
