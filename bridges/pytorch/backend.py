@@ -11,9 +11,12 @@ from typing import Any
 
 import torch
 import torch.fx as fx
+from torch._C._dynamo.guards import compute_overlapping_tensors
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from ...devices import get
 from ...ir.errors import UsageError
@@ -55,7 +58,29 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], **how: Any) -
     )
     with resizing():
         made: Callable[..., Any] = compile_functional(module, example_inputs)
-    return made
+    context = TracingContext.try_get()
+    changes = context is None or context.fw_metadata is None or any(i.mutates_data for i in context.fw_metadata.input_info)
+    return unless_overlapping(module, made, example_inputs) if changes else made
+
+
+def unless_overlapping(module: fx.GraphModule, made: Callable[..., Any], example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """What was made of a module that changes arguments. PyTorch runs the module itself where arguments overlap that lay apart when it was
+    compiled: the functional graph reads all of them before it changes one. (PyTorch guards those that shared memory then.)"""
+    seen = [StorageWeakRef(a.untyped_storage()) for a in example_inputs if isinstance(a, torch.Tensor)]
+    known = {i for i, storage in enumerate(seen) if seen.count(storage) > 1}
+
+    def run(*arguments: Any) -> Any:
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        if len({a.untyped_storage().data_ptr() for a in tensors}) < len(tensors) - len(known):
+            groups: dict[int, list[int]] = {}
+            for i, a in enumerate(tensors):
+                groups.setdefault(a.untyped_storage().data_ptr(), []).append(i)
+            for group in groups.values():
+                if {group[i] for i in compute_overlapping_tensors([tensors[i] for i in group])} - known:
+                    return module(*arguments)
+        return made(*arguments)
+
+    return run
 
 
 def threads() -> int:

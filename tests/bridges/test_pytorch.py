@@ -180,6 +180,52 @@ def test_copies_are_the_callers_own() -> None:
         torch.testing.assert_close((x, *ours), (twin, *theirs))
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_of_one_array_share_its_memory(dynamic: bool) -> None:
+    """Results that show one array: rows, parts, other shapes, a view of a view, of a sort; through kernels and through PyTorch's nodes."""
+
+    def f(x: Any) -> Any:
+        a, b, c, d, e = x + 1, x * 2, x.exp(), x.sort(1)[0], x.T @ x
+        own = a[0].as_strided((2,), (1,)).view(1, 2)
+        return (
+            a,
+            a[0],
+            a.view(-1)[1:],
+            own,
+            *b.split(1, 1),
+            c.unbind(0)[1],
+            c.T,
+            d,
+            d[:, 1:],
+            e.T.contiguous(),
+            e.diagonal(),
+            e.view(-1),
+            x.sum(0),
+        )
+
+    x = torch.arange(6.0).reshape(2, 3)
+    ours, theirs = compiled(f, dynamic=dynamic)(x), f(x)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        assert (a.stride(), a.storage_offset()) == (b.stride(), b.storage_offset())
+        a.fill_(-i), b.fill_(-i)
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_arguments_that_overlap_at_a_later_call() -> None:
+    """What one changes is seen in the other, as in PyTorch, and where they only lie in one array nothing is left to PyTorch."""
+
+    def f(x: Any, y: Any) -> Any:
+        x.add_(1)
+        return y * 2
+
+    g = compiled(f)
+    g(torch.zeros(4), torch.ones(4))
+    for first, second in ((0, 4), (0, 2), (2, 0), (0, 0), (4, 0)):
+        ours, theirs = torch.arange(8.0), torch.arange(8.0)
+        close(g(ours[first : first + 4], ours[second : second + 4]), f(theirs[first : first + 4], theirs[second : second + 4]))
+        close(ours, theirs)
+
+
 def test_diagonals_that_change() -> None:
     def f(x: Any) -> Any:
         y = [x * 2 for _ in DIAGONALS]
