@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 
-from ...ir.buffer import loads
+from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
-from ...ir.node import Node
+from ...ir.node import Node, axes_of
 from ...opts.access import accesses, strides_of
 from ...opts.analysis.dot_instructions import Fit, fitting
 from ...opts.analysis.structure import Contraction, contractions, extent, shared_axes, stepped
@@ -103,6 +103,8 @@ class Blocks:
     """1: the reduce axis outside all loops of a block, so that `unroll` whole rows of it are read side by side."""
     along: int = 0
     """Which of several axes the rows in registers lie along, by its place in `row_axes`; 0: the longest."""
+    image: int = 0
+    """1: the tall operand is an image under windows, staged with its borders; the wide one is packed for many rows of it."""
 
 
 def best_contractions(trials: Trials, c: Contraction, keep: int = 8) -> list[Opts]:
@@ -190,7 +192,8 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                         continue  # (each work item would copy all of the wide operand)
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
     streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
-    return list(out) + [g for g in streams if not (g.pack and c.wide_value)] + _unpacked(c, tiles[:2], target, unrolled, fit)
+    images = [Blocks(mr, nv, 0, image=1) for mr, nv in tiles[:4] if _is_image(c) and fit is None]
+    return images + list(out) + [g for g in streams if not (g.pack and c.wide_value)] + _unpacked(c, tiles[:2], target, unrolled, fit)
 
 
 def row_axes(c: Contraction) -> list[Node | None]:
@@ -200,6 +203,16 @@ def row_axes(c: Contraction) -> list[Node | None]:
     strides = [strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.tall]
     found = [a for a in c.rows if any(s.get(a) == 1 for s in strides)][:1] + [a for a in c.nest.axes if a in c.rows][-1:]
     return list(dict.fromkeys([max(c.rows, key=extent, default=None), *(a for a in found if extent(a) >= 8)]))
+
+
+def _is_image(c: Contraction) -> bool:
+    """Whether the tall operand is read under windows, and the wide one is not."""
+
+    def slides(buffer: Buffer) -> bool:
+        found = (axes_of(i) for b, indices, _ in loads(c.nest.expr) if b is buffer for i in indices)
+        return any(not axes.isdisjoint(c.reduce) and not axes.isdisjoint(c.nest.axes) for axes in found)
+
+    return slides(c.tall) and not slides(c.wide) and not (c.wide_value or c.tall_value)
 
 
 PITCH, ROWS, SPREAD = 4096, 64, 16
@@ -285,9 +298,12 @@ def contraction(kernel: Kernel, target: Target, threads: int, c: Contraction, bl
     nr = min(blocks.nv * target.lanes(c.nest.expr.dtype), 1 << extent(c.lane).bit_length())
     fit = fitting(target, c.nest, c.lane) if blocks.tc else None
     p = _Plan(c, blocks, row_axis, row, _name(c.lane), _name(max(c.reduce, key=extent)), nr, nr <= blocks.nb < extent(c.lane), fit)
+    free = [a for a in shared_axes(kernel) if a is not c.lane and a is not row_axis]
     if row_axis is not None and extent(row_axis) <= blocks.mr and _slides_near(p):
-        found = LanesAlongRows(row_axis, [a for a in shared_axes(kernel) if a is not c.lane and a is not row_axis])
-        return (*_register_tile(p), *window_grid(found, blocks.mr, lambda _: 1, target, threads, c))
+        return (*_register_tile(p), *window_grid(LanesAlongRows(row_axis, free), blocks.mr, lambda _: 1, target, threads, c))
+    if blocks.image and row_axis is not None and free:
+        turned = replace(c, lane=row_axis, rows=(c.lane,), wide=c.tall, tall=c.wide, plain=False)
+        return (*_register_tile(p), *window_grid(LanesAlongRows(c.lane, free), p.nr, lambda _: 1, target, threads, turned))
     grid, at, inner_row = _grid(kernel, threads, p)
     out = [*(opt("TILE", a, 1) for a in stepped(kernel, c.nest)), *_register_tile(p), *grid]
     if blocks.unroll > 1:
@@ -438,7 +454,9 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
             asked[g] = math.inf if found is None else found
         return min(asked, key=lambda b: asked[b])
 
-    at = best_of(order[0])
+    at = best_of(next((g for g in order if g.image), order[0]))
+    if at.image:
+        at = best_of(next(g for g in order if not g.image))
     tall = max(map(extent, c.rows), default=1)
     few = () if tall > FEW_ROWS else (_stream, _few) if tall <= STREAMED_ROWS else (_few,)
     for change in (*few, _where_it_lies, *(() if windows and not c.plain else (_cut, _over_rows, _tile))):
