@@ -37,11 +37,18 @@ FORMS: dict[str, tuple[tuple[int, int, int], tuple[int, ...], tuple[int, ...], d
 
 
 @cache
-def convolution(form: str) -> Kernel:
+def convolution(form: str, last: bool = False) -> Kernel:
+    """`last`: channels are the last axis in memory, of images, weights and results."""
     (batch, channels, outs), space, window, how = FORMS[form]
-    x, w = np.zeros((batch, channels, *space), np.float32), np.zeros((outs, channels // how.get("groups", 1), *window), np.float32)
-    made = tw.jit(lambda x, w: nn.relu(nn.conv(x, w, **how)), tune="list")
-    made(Tensor(x), Tensor(w))
+    shapes = (batch, channels, *space), (outs, channels // how.get("groups", 1), *window)
+    x, w = (np.moveaxis(np.zeros(shape, np.float32), 1, -1 if last else 1) for shape in shapes)
+    first, back = (0, len(space) + 1, *range(1, len(space) + 1)), (0, *range(2, len(space) + 2), 1)
+
+    def convolved(x: Tensor, w: Tensor) -> Tensor:
+        return nn.relu(nn.conv(x.permute(first), w.permute(first), **how).permute(back) if last else nn.conv(x, w, **how))
+
+    made = tw.jit(convolved, tune="list")
+    made(Tensor(np.ascontiguousarray(x)), Tensor(np.ascontiguousarray(w)))
     return normalise(next(k for k in made.missing() if len(k.inputs) == 2))
 
 
@@ -49,6 +56,18 @@ def across(kernel: Kernel, found: list[Opts]) -> list[Opts]:
     """Those with lanes along the weights' rows."""
     weights = {b.name for b in kernel.inputs[1:]}
     return [o for o in found if any(x.op == "STAGE" and x.on in weights for x in o)]
+
+
+@pytest.mark.many
+@pytest.mark.covering
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("form", ["2d batch", "3d", "2d groups, long window"])
+def test_images_whose_channels_are_lanes_are_staged_with_their_borders(form: str, level: str) -> None:
+    kernel, target = convolution(form, last=True), targets.named(level)
+    if not target.features <= targets.host().features:
+        pytest.skip(f"this machine has no {level}")
+    opts = next(o for o in quick_starts(kernel, target) if {x.on for x in o if x.op == "STAGE"} == {b.name for b in kernel.inputs})
+    check_compiled(kernel, opts, target)
 
 
 @pytest.mark.many
