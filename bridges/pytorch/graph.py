@@ -493,7 +493,7 @@ def returned_views(graph: fx.Graph) -> set[fx.Node]:
         for node in members if len(members) > 1 else ():
             while node is not base:
                 found.add(node)
-                node = node.args[0]  # type: ignore[assignment]  # (a view's operand is a node)
+                node = node.args[0]  # (a view's operand is a node)
     return found
 
 
