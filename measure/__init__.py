@@ -8,14 +8,14 @@ from .. import devices as _devices  # noqa: F401
 from .. import ir as _ir  # noqa: F401
 from .. import opts as _opts  # noqa: F401
 from .. import targets as _targets  # noqa: F401
-from .outcome import Duel, DuelError, Measurement, Outcome
+from .outcome import Duel, DuelError, Measurement, Outcome, Race
 
 if TYPE_CHECKING:
     from .measurer import Measurer
     from .roofline import Roofline, roofline
 
 
-__all__ = ["Duel", "DuelError", "Measurement", "Measurer", "Outcome", "Roofline", "roofline"]
+__all__ = ["Duel", "DuelError", "Measurement", "Measurer", "Outcome", "Race", "Roofline", "roofline"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,13 +17,14 @@ from ..targets.free_memory import free_memory
 from .bench import Data, RunnerSetup
 from .inputs import require_operands
 from .measurement_policy import AS_PROGRAMS, MeasurementPolicy
-from .outcome import Duel, DuelError, Measurement, Outcome
+from .outcome import Duel, DuelError, Measurement, Outcome, Race
 from .processes import builder, runner
 from .processes.buildpool import BuildPool, Builds
 from .processes.child import Candidate
 from .processes.process import STILL_S, Slots, needs_pause
 from .processes.protocol import Closed
 from .processes.runner_link import RunnerLink
+from .timing import DUEL_S
 
 if TYPE_CHECKING:
     from ..devices import Device
@@ -278,10 +279,19 @@ class Measurer:
     def duel(self, a: Built, b: Built, rounds: int = 8, energy: bool = False) -> Duel:
         """Time two candidates against each other in `rounds` pairs (bursts above one thread), or measure their energy. Both are
         verified first, and compared after every burst; raises DuelError when one of them fails."""
+        return self._race([a, b], rounds, DUEL_S, energy).duel(0, 1)
+
+    def race(self, built: Sequence[Built], rounds: int, limit_s: float) -> Race | None:
+        """Time several in common rounds, as `duel` times two, for about `limit_s` seconds; None where a copy of the outputs of each would take too
+        much memory."""
+        found = self._race(built, rounds, limit_s, False)
+        return found if found.rows else None
+
+    def _race(self, built: Sequence[Built], rounds: int, limit_s: float, energy: bool) -> Race:
         link = self._link(False)
         try:
-            link.send(("duel", _candidate(a), _candidate(b), rounds, Data(self.seed), energy, self._group()))
-            result: Duel | DuelError = link.receive()[1]
+            link.send(("race", [_candidate(b) for b in built], rounds, limit_s, Data(self.seed), energy, self._group()))
+            result: Race | DuelError = link.receive()[1]
         except Closed as e:
             raise MeasureError(f"the runner was lost in a comparison ({link.restart()}); try again") from e
         if isinstance(result, DuelError):

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
-from .timing import by_place, compare, median, noise, torn
+from .timing import by_place, column_pairs, compare, median, noise, torn
 
 if TYPE_CHECKING:
     from ..opts.opt import Opt
@@ -144,3 +144,17 @@ class Duel:
         ratio, significant = compare(pairs)
         t_a, t_b = median([x for x, _ in pairs]), median([y for _, y in pairs])
         return cls(ratio, significant and not lost, t_a, t_b, len(pairs), noise(pairs), compared, lost, each)
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Several candidates timed in common rounds: `rows` has the seconds (or joules) per call of each in each round, NaN from where it was plainly behind.
+    `compared`, `two_places`: as of a Duel."""
+
+    rows: tuple[tuple[float, ...], ...]
+    compared: int
+    two_places: bool
+
+    def duel(self, a: int, b: int) -> Duel:
+        """Two of them, by their places in the race."""
+        return Duel.of(column_pairs(self.rows, a, b), self.compared, self.two_places)

@@ -29,7 +29,8 @@ _QUIET = 0.1
 """Cores that this process may use while it rests."""
 _BURST = 20
 _DROPPED = 3
-_DUEL_S = 20.0
+DUEL_S = 20.0
+"""Seconds after which a comparison has as many rounds as it needs."""
 _TURN_S = 0.015
 """How long one of two takes turns with the other on one thread: long against what a check after each turn displaces from the caches."""
 _MIN_EFFECT = 0.005
@@ -37,6 +38,8 @@ _UNANIMOUS = 5
 """Rounds that must all agree for the sign test alone to decide (one in 16 by chance, two-sided)."""
 _PLAIN = 0.02
 """A difference over which a duel ends after so many rounds, if they agree: others cannot change who is faster."""
+_BEHIND = 0.03
+"""A loss of which nobody in a race is wrongly suspected, however many take part."""
 _TORN = 0.02
 """A loss in one of two places that the gain in the other does not make good."""
 # two-sided 95 % quantiles of Student's t by degrees of freedom
@@ -116,30 +119,44 @@ def time_adaptively(
     return times, False
 
 
-def paired_bursts(
-    a: Timed, b: Timed, sets: Sequence[Sequence[int]], vars: Sequence[int], threads: int, rounds: int, sleep: Callable[[float], None],
-    turns: bool = True,
-) -> list[tuple[float, float]]:  # fmt: skip
-    """Seconds per call (lower quartile: others' load only ever adds time) of a and b in each round. On one thread they
+def common_rounds(
+    of: Sequence[Timed], sets: Sequence[Sequence[int]], vars: Sequence[int], threads: int, rounds: int, sleep: Callable[[float], None],
+    turns: bool = True, limit_s: float = DUEL_S,
+) -> list[tuple[float, ...]]:  # fmt: skip
+    """Seconds per call (lower quartile: others' load only ever adds time) of each in each round. On one thread they
     take turns every few milliseconds (`_turns`). Above one thread, strict alternation is unfair (an idle rival's
     spinning workers halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for
     5 ms before, and as long as threads spin. Of calls over 20 ms there are six (they hide a thread's waking), of those
-    over 0.2 s two. After 20 s, three rounds are enough, and so are five that agree on a plain difference.
+    over 0.2 s two. After `limit_s` seconds three rounds are enough. Who is plainly behind the fastest, in five rounds that agree, takes
+    no part in later ones, where it has NaN; a race for which only one is left ends. (O. Maron, A. Moore, "Hoeffding races", NIPS 1993.)
 
     Where there are several sets of operands, which together are more than the caches hold, every second round has only the first
     of them, as a program has that calls a kernel on what it has just made: who wins must not do so by what one of both hides. (Unless `turns` says
     that all rounds have all sets.) The order swaps every other round."""
-    pairs: list[tuple[float, float]] = []
+    rows: list[tuple[float, ...]] = []
+    standing = list(range(len(of)))
+    surely = _BEHIND if len(of) > 2 else 0.0
     begin = time.monotonic()
     for r in range(rounds):
-        if r >= 3 and (time.monotonic() - begin > _DUEL_S or plain(pairs)):
+        if r >= 3 and time.monotonic() - begin > limit_s:
             break
         near = r % 2 == 1 and len(sets) > 1 and turns
-        order = ((0, 1), (1, 0))[(r // 2 if len(sets) > 1 and turns else r) % 2]
+        order = standing[:: -1 if (r // 2 if len(sets) > 1 and turns else r) % 2 else 1]
         mine = sets[:1] if near else sets
-        got = _turns((a, b), order, mine, vars) if threads == 1 else _bursts((a, b), order, mine, vars, sleep)
-        pairs.append((got[0], got[1]))
-    return pairs
+        got = _turns(of, order, mine, vars) if threads == 1 else _bursts(of, order, mine, vars, sleep)
+        rows.append(tuple(got.get(i, math.nan) for i in range(len(of))))
+        if r + 1 < _UNANIMOUS:
+            continue
+        leader = min(standing, key=lambda i: compare(column_pairs(rows, i, standing[0]))[0])
+        standing = [i for i in standing if i == leader or not plain(column_pairs(rows, i, leader), surely)]
+        if len(standing) < 2:
+            break
+    return rows
+
+
+def column_pairs(rows: Sequence[tuple[float, ...]], a: int, b: int) -> list[tuple[float, float]]:
+    """The rounds in which both took part."""
+    return [(row[a], row[b]) for row in rows if not math.isnan(row[a] + row[b])]
 
 
 def _amount(first: float) -> tuple[int, int]:
@@ -148,7 +165,7 @@ def _amount(first: float) -> tuple[int, int]:
 
 
 def _bursts(
-    of: tuple[Timed, Timed], order: tuple[int, int], sets: Sequence[Sequence[int]], vars: Sequence[int], sleep: Callable[[float], None]
+    of: Sequence[Timed], order: Sequence[int], sets: Sequence[Sequence[int]], vars: Sequence[int], sleep: Callable[[float], None]
 ) -> dict[int, float]:
     """One burst of each, rested."""
     got: dict[int, float] = {}
@@ -159,17 +176,18 @@ def _bursts(
     return got
 
 
-def _turns(of: tuple[Timed, Timed], order: tuple[int, int], sets: Sequence[Sequence[int]], vars: Sequence[int]) -> dict[int, float]:
-    """Both in turns of some milliseconds, so that load that comes and goes, or a clock that changes, meets both alike:
+def _turns(of: Sequence[Timed], order: Sequence[int], sets: Sequence[Sequence[int]], vars: Sequence[int]) -> dict[int, float]:
+    """All in turns of some milliseconds, so that load that comes and goes, or a clock that changes, meets all alike:
     first, second, second, first, and so on. The first call of a turn warms up."""
     left: dict[int, int] = {}
     turn: dict[int, int] = {}
-    seen: dict[int, list[float]] = {0: [], 1: []}
+    seen: dict[int, list[float]] = {which: [] for which in order}
+    turn_s = _TURN_S if len(order) == 2 else _TURN_S / 3
     for which in order:
         first = of[which].time(sets, vars, 1, math.inf)[0]
         count, drop = _amount(first)
-        left[which] = count - drop
-        turn[which] = max(1, min(left[which], int(_TURN_S / max(first, 1e-9))))
+        left[which] = count - drop if len(order) == 2 else max(_BURST - drop, (count - drop) // 2)
+        turn[which] = max(1, min(left[which], int(turn_s / max(first, 1e-9))))
     side = 0
     while any(n > 0 for n in left.values()):
         for which in (order, order[::-1])[side]:
@@ -193,7 +211,7 @@ def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
     """(median of a/b, significant): at least 0.5 % of difference, and a paired t-test on log ratios at 95 % or the same sign in
     all of five rounds or more (one disturbed round inflates the deviation, but seldom changes a sign).
 
-    Every second round may be of another kind (`paired_bursts`), so the median is the geometric mean of both kinds' medians: that of
+    Every second round may be of another kind (`common_rounds`), so the median is the geometric mean of both kinds' medians: that of
     all rounds would be the ratio of the kind that has one round more. And who is ahead by it must be so by the mean."""
     logs = [math.log(a / b) for a, b in pairs]
     between = sum(_by_kind(logs)) / 2 if len(logs) > 1 else logs[0]
@@ -227,13 +245,14 @@ def _by_kind(logs: Sequence[float]) -> tuple[float, float]:
     return median(logs[::2]), median(logs[1::2])
 
 
-def plain(pairs: Sequence[tuple[float, float]]) -> bool:
-    """Whether more rounds need not be fought: all agree, by a plain difference, and their own scatter leaves no doubt."""
+def plain(pairs: Sequence[tuple[float, float]], surely: float = 0.0) -> bool:
+    """Whether more rounds need not be fought: all agree, by a plain difference, and their own scatter leaves no doubt that it is more than
+    `surely` (in logarithms)."""
     logs = [math.log(a / b) for a, b in pairs]
     if len(logs) < _UNANIMOUS or not (all(x > 0 for x in logs) or all(x < 0 for x in logs)):
         return False
     mean, half = _interval(logs)
-    return abs(mean) - half > 0 and abs(median(logs)) > _PLAIN
+    return abs(mean) - half > surely and abs(median(logs)) > _PLAIN
 
 
 def noise(pairs: Sequence[tuple[float, float]]) -> float:

@@ -161,12 +161,12 @@ class Meter:
 
     @property
     def reserve(self) -> float:
-        """Seconds kept back for deciding between the finalists: what some thirty bursts of twenty calls with their
+        """Seconds kept back for deciding between the finalists: what a hundred bursts of twenty calls with their
         rests take at the best time so far, at most six and a fifth of the budget, at least a third of a second; and
         the second check. Together at most half the budget."""
         if self.budget.seconds is None:
             return 0.0
-        duels = max(0.35, min(6.0, 0.2 * self.budget.seconds, 0.5 + 25 * (40 * self._best + 0.03)))
+        duels = max(0.35, min(6.0, 0.2 * self.budget.seconds, 0.5 + 100 * (20 * self._best + 0.015)))
         return min(duels + self.check_s, 0.5 * self.budget.seconds)
 
     @property

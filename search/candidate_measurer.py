@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ..measure import Duel, Measurement
+    from ..measure import Duel, Measurement, Race
     from .space import Schedule
 
 
@@ -70,6 +70,11 @@ class CandidateMeasurer(Protocol):
     def again(self, built: Sequence[Any]) -> list[Measurement]:
         """As `measure`, all on one device and to the end, so that times may be compared. The finals begin with it."""
         return self.measure(built)
+
+    def race(self, built: Sequence[Any], rounds: int, limit_s: float) -> Race | None:
+        """Time several builds in common rounds, for about so many seconds; None where only two can be compared at a time. The finals ask once. Raises as
+        `duel` does."""
+        return None
 
     def listen(self, told: Callable[[Measurement], None]) -> bool:
         """Call `told` with each result of `measure` as it arrives, from now on; False where all results arrive together. A search calls it

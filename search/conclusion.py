@@ -359,8 +359,8 @@ class Deciding:
     def _time_again(self) -> None:
         """Time the best candidates and start schedules once more, side by side: start schedules were measured at the start, and the machine may have been
         busier then."""
-        again = self.so_far.contenders()
-        if not again or 2 * self.cost_s * len(again) > 0.3 * self.meter.left:
+        again = next((c for few in (False, True) if 2 * self.cost_s * len(c := self.so_far.contenders(few)) < 0.3 * self.meter.left), [])
+        if not again:
             return
         measured = map(self.so_far.aim.scored, self.measurer.again([f.built for f in again]))
         fresh = [self.so_far.finalist(f.built, m) for f, m in zip(again, measured)]

@@ -19,7 +19,7 @@ from ..ir.errors import MeasureError
 from ..opts.opt import short
 
 if TYPE_CHECKING:
-    from ..measure import Duel, Measurement
+    from ..measure import Duel, Measurement, Race
     from .candidate_measurer import CandidateMeasurer
 
 
@@ -67,6 +67,11 @@ ROUNDS, AGAIN = 9, 27
 """The most rounds of a duel, and of a second one with the start schedule where the first leaves doubt and there is time."""
 TIE = 1.02
 """A finalist that was not told from the fastest, and looks slower than it by less than this, may take its place where it is simpler."""
+ALIKE = 1.01
+"""A finalist is told from the fastest where it is surely slower by more than this: addresses of code and operands, which the next process has
+elsewhere, make as much."""
+RACE_S, RACERS, NEAR = 3.0, 14, 1.6
+"""Seconds that a race may take, who enters it at most, and how far behind the fastest by the measurement before."""
 MARGIN = 1.05
 """How many times better a finalist must look in a duel that was not significant for a longer one, and by energy where there is no time for any."""
 
@@ -164,6 +169,7 @@ def decide(
     checks = SecondChecks(measurer.confirm) if checks is None else checks
     final = _Final(measurer, finalists, start, left, check_s, grace_s, checks)
     final.quick, final.length = quick, length
+    final.race(untuned)
     if untuned is not None and start is not None and untuned is not start:
         final.choose_start(untuned)
     found = final.decide()
@@ -189,10 +195,51 @@ class _Final:
         self.quick: Finalist | None = None
         self.length: Callable[[Any], float] = lambda opts: 0.0
         self.failed: list[Measurement] = []
+        self.racers: list[Finalist] = []
+        self.raced: Race | None = None
+        self.order: dict[int, float] = {}
+        """By `id`, the time over that of one of the race."""
         self.torn: list[Finalist] = []
         """Those that were ahead of the start schedule in one place only: they stand again where the start schedule falls."""
         self.level: dict[int, tuple[Finalist, float, float]] = {}
         """By `id`, who was not told from the fastest: with the logarithms of its time over the fastest's, and of half the interval."""
+
+    def race(self, untuned: Finalist | None) -> None:
+        """Time all that may win in common rounds, where there is time for three and more: the fastest by those stand first."""
+        always = [f for f in (self.start, untuned, self.quick) if f is not None]
+        fastest = min((f.t for f in (*self.standing, *always)), default=0.0)
+        near = [f for f in self.standing if f.t < NEAR * fastest and f not in always][:RACERS]
+        racers = list({id(f): f for f in (*always, *near)}.values())
+        budget_s = min(RACE_S, self._spare() * 0.6)
+        while len(racers) > 2 and sum(cost(f, f) / 2 for f in racers) * ROUNDS > budget_s:
+            racers.pop()
+        try:
+            alone = len(racers) < 3 or any(f.instead is not None for f in racers)
+            found = None if alone else self.measurer.race([f.built for f in racers], AGAIN, budget_s)
+        except MeasureError as e:
+            culprit = getattr(e, "culprit", None)
+            if culprit is not None:
+                self._drop(racers[culprit], _wrong(racers[culprit], str(e)))
+                self.race(None if untuned is racers[culprit] else untuned)
+            return
+        if found is not None:
+            self.racers, self.raced = racers, found
+            there = next(i for i, t in enumerate(found.rows[-1]) if not math.isnan(t))
+            ratios = [found.duel(i, there).ratio for i in range(len(racers))]
+            self.order = {id(f): ratio for f, ratio in zip(racers, ratios, strict=True)}
+            self._rank(self.standing)
+
+    def _rank(self, standing: Sequence[Finalist]) -> None:
+        """Who stands, the fastest of the race first, then the others as they were."""
+        self.standing = sorted(standing, key=lambda f: self.order.get(id(f), math.inf))
+
+    def _in_race(self, a: Finalist, b: Finalist) -> Duel | None:
+        """What the race says of two; None where not both took part."""
+        places = {id(f): i for i, f in enumerate(self.racers)}
+        if self.raced is None or id(a) not in places or id(b) not in places:
+            return None
+        duel = self.checks.duels[a.built.sha, b.built.sha] = self.raced.duel(places[id(a)], places[id(b)])
+        return duel
 
     def choose_start(self, untuned: Finalist) -> None:
         """The start schedule to beat is `untuned`, unless the fastest start schedule beats that by more than the noise; the other one may
@@ -206,8 +253,11 @@ class _Final:
         except MeasureError as e:
             fell = self._fell(e, fastest, untuned)
             better = fell is untuned
+            fastest = untuned if fell is fastest else fastest
         if better:
             self.start = fastest
+        elif self.raced is not None and fastest is not untuned:
+            self._rank([fastest, *self.standing])
 
     def decide(self) -> Decision:
         """The best finalist that beats the start schedule and passes the second check, else the start schedule, if that passes it."""
@@ -268,17 +318,17 @@ class _Final:
             self.start = None
 
     def _champion(self, keep: float) -> Finalist | None:
-        """The best of three by duels; the fastest stays unless another beats it significantly. Leaves time for the
+        """The best of the race, or of three by duels; the fastest stays unless another beats it significantly. Leaves time for the
         duel with the start schedule. None: all of them failed."""
         champion = self.standing[0]
-        rivals = [f for f in self.standing[1:3] if f.t < 1.05 * champion.t]
+        rivals = [f for f in self.standing[1:] if self._in_race(f, champion) is not None]
+        rivals = rivals or [f for f in self.standing[1:3] if f.t < 1.05 * champion.t]
         rivals += [f for f in self.standing if f is self.quick and f not in rivals and f is not champion]
         for i, rival in enumerate(rivals):
-            n = rounds(champion, rival, self._spare() / (len(rivals) - i + keep))
-            if not n:
-                continue
             try:
-                duel = self._duel(rival, champion, n)
+                duel = self._paired(rival, champion, self._spare() / (len(rivals) - i + keep))
+                if duel is None:
+                    continue
             except MeasureError as e:
                 # where it is not known which of the two is not right, the champion is checked again before it wins
                 if self._fell(e, rival, champion) is champion:
@@ -286,7 +336,7 @@ class _Final:
                 continue
             if duel.significant and duel.ratio < 1:
                 champion, self.level = rival, {}
-            elif not duel.significant and not duel.torn:
+            elif _alike(duel) and not duel.torn:
                 self.level[id(rival)] = rival, math.log(duel.ratio), math.log1p(duel.noise)
         if champion not in self.standing:
             self.level = {}
@@ -305,7 +355,13 @@ class _Final:
         if winner is None:
             return ()
         found = []
-        if winner is self.start:
+        if any(f is winner for f in self.racers):
+            others = (
+                f for f in self.racers if f is not winner and f is not self.start and all(m.opts != f.built.opts for m in self.failed)
+            )
+            races = ((f, self._in_race(f, winner)) for f in others)
+            found = [NearTie(f.built.opts, d.ratio, *d.interval) for f, d in races if d is not None and _alike(d)]
+        elif winner is self.start:
             duels = (
                 (f, d)
                 for (a, b), d in self.checks.duels.items()
@@ -335,7 +391,9 @@ class _Final:
         return duel
 
     def _paired(self, a: Finalist, b: Finalist, budget_s: float) -> Duel | None:
-        """A duel between two that fits in some seconds, or the last one that there was; None where there was none. Raises MeasureError."""
+        """What the race says of two; else a duel that fits in some seconds, or the last one that there was; None where there was none. Raises MeasureError."""
+        if (raced := self._in_race(a, b)) is not None:
+            return raced
         n = rounds(a, b, budget_s, FEWEST if a.t * CLEAR < b.t else ROUNDS)
         return self._duel(a, b, n) if n else self.checks.duels.get((a.built.sha, b.built.sha))
 
@@ -378,6 +436,12 @@ class _Final:
         checked = self._second(champion)
         if checked is not None and checked.outcome != "ok":
             self._drop(champion, checked)
+
+
+def _alike(duel: Duel) -> bool:
+    """Whether two were not told apart, or not by more than another process may turn round."""
+    low, high = duel.interval
+    return not duel.significant or (low < ALIKE and high > 1 / ALIKE)
 
 
 def _far_ahead(a: Finalist, b: Finalist) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WATTS = 100.0
 SCRATCH = 64 << 10
-KEPT = 6
+KEPT = 12
 """Builds of the best candidates kept for the finals."""
 FRONT = 12
 """The same for a front."""

@@ -261,7 +261,7 @@ class _Trial:
 
 
 def burst(seconds: float) -> float:
-    """About how many seconds one schedule's part of a paired round takes (`measure.timing.paired_bursts`)."""
+    """About how many seconds one schedule's part of a paired round takes (`measure.timing.common_rounds`)."""
     return seconds * (23 if seconds < 0.02 else 7 if seconds < 0.2 else 3) + 0.06
 
 

@@ -133,10 +133,10 @@ class RunState:
         """All that may win."""
         return [f for f in (*self._kept.values(), *self._starts.values()) if f.measurement.outcome == "ok" and self.aim.able(f.measurement)]
 
-    def contenders(self) -> list[Finalist]:
+    def contenders(self, few: bool = False) -> list[Finalist]:
         """The fastest candidates, the fastest start schedules and the one that is used without tuning; empty where one of the
         two is missing and so nothing has to be compared."""
-        some = (None, None) if self.aim.front else (4, 3)
+        some = (None, None) if self.aim.front else (4, 3) if few else (12, 12)
         kept = self.aim.ranked(list(self._kept.values()))[: some[0]]
         starts = self.aim.ranked(list(self._starts.values()))[: some[1]]
         for used in (self.untuned(), self.quick_start()):

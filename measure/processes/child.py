@@ -17,8 +17,8 @@ from ..bench import Bench
 from ..checking.repeated_runs import Watch, WrongResultError, repeat
 from ..energy import paired_windows
 from ..operands import PATTERNS, Shifted
-from ..outcome import Duel, DuelError, EnergyUse, Measurement, Outcome
-from ..timing import median, paired_bursts, time_adaptively
+from ..outcome import DuelError, EnergyUse, Measurement, Outcome, Race
+from ..timing import common_rounds, median, time_adaptively
 from .process import Slots
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .protocol import Channel
 
 
+_COPIES = 256 << 20
+"""Bytes that the first outputs of all in a race may take."""
 _LONG_S = 0.1
 """Calls that are longer are made no more often than they are timed."""
 NATIVE = "native"
@@ -45,7 +47,6 @@ OURS = "ours"
 
 TIME, REPEAT, ALIGN = "time", "repeat", "align"
 """What may follow the first verified run: timing, many runs that must give the same, other alignments."""
-_WHICH = ("first", "second")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def serve(bench: Bench, channel: Channel) -> None:
     while True:
         kind, job, group = channel.receive()
         bench.slots = Slots(group)
-        result, broken = _duel(bench, channel, *job) if kind == "duel" else _measure(bench, channel, job)
+        result, broken = _race(bench, channel, *job) if kind == "race" else _measure(bench, channel, job)
         channel.send(("broken" if broken else "result", result))
         if broken:
             return
@@ -207,26 +208,30 @@ def _digest(outputs: Sequence[bytes]) -> str:
     return h.hexdigest()
 
 
-def _duel(bench: Bench, channel: Channel, a: Candidate, b: Candidate, rounds: int, energy: bool = False) -> tuple[Duel | DuelError, bool]:
-    """(seconds, or joules, of a call of both in each round, or which of them failed; whether this child must end)."""
+def _race(
+    bench: Bench, channel: Channel, candidates: Sequence[Candidate], rounds: int, limit_s: float, energy: bool
+) -> tuple[Race | DuelError, bool]:
+    """(seconds, or joules, of a call of all in each round, none where outputs of each would take too much memory, or which of them failed; whether
+    this child must end)."""
     watches: list[Watch] = []
+    if len(candidates) > 2 and len(candidates) * sum(p.nbytes for p in bench.host.places.values() if p.output) > _COPIES:
+        return Race((), 0, False), False
     try:
-        for candidate in (a, b):
+        for candidate in candidates:
             channel.send(("step", FIRST))
             exe = bench.device.load(candidate.obj, candidate.signature, bench.threads)
             watches.append(Watch(bench, exe, not candidate.nondeterministic, len(watches)))
             _first(bench, channel, watches[-1], CandidateJob(candidate))
-        # both ran before, and the number of calls is bounded: no candidate's deadline here
+        # all ran before, and the number of calls is bounded: no candidate's deadline here
         channel.send(("step", OURS))
         with bench.slots.exclusive(), bench.host.beside_others():
             if energy:
-                pairs = _energies(bench, watches, rounds)
+                rows: Sequence[tuple[float, ...]] = _energies(bench, watches, rounds)
             else:
-                pairs = paired_bursts(
-                    watches[0], watches[1], bench.operands.timed, bench.vars, bench.threads, rounds, time.sleep, bench.turns
-                )
+                sets, turns = bench.operands.timed, bench.turns
+                rows = common_rounds(watches, sets, bench.vars, bench.threads, rounds, time.sleep, turns, limit_s)
         two_places = not energy and bench.turns and len(bench.operands.timed) > 1
-        return Duel.of(pairs, min(w.compared for w in watches), two_places), False
+        return Race(tuple(rows), min(w.compared for w in watches), two_places), False
     except WrongResultError as e:
         return _lost(e.slot, f"is wrong: {e.detail}"), False
     except MeasureError as e:
@@ -239,11 +244,11 @@ def _duel(bench: Bench, channel: Channel, a: Candidate, b: Candidate, rounds: in
 
 
 def _lost(which: int, why: str) -> DuelError:
-    return DuelError(f"cannot compare: the {_WHICH[which]} candidate {why}", which)
+    return DuelError(f"cannot compare: the {('first', 'second', 'third')[which] if which < 3 else f'{which + 1}th'} candidate {why}", which)
 
 
 def pair_failed(m: Measurement) -> DuelError:
-    """The error of a duel over which its child ended, or its device failed."""
+    """The error of a race over which its child ended, or its device failed."""
     return DuelError(f"cannot compare: the pair failed: {m.outcome.value}, {m.detail}")
 
 

@@ -15,13 +15,14 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import MeasureError, TilewrightError
 from ...log import logger
 from ..bench import Bench, Data, RunnerSetup, prepare
-from ..outcome import Duel, DuelError, Measurement, Outcome
+from ..outcome import DuelError, Measurement, Outcome, Race
 from . import child as batch
 from . import process
 from .child import Candidate, CandidateJob, failed, pair_failed
@@ -241,9 +242,9 @@ class Runner:
         text = f"{first.outcome.value} once beside others, then right in {result.compared} runs alone ({first.detail})"
         return replace(result, detail=text, cleared=True)
 
-    def duel(self, a: Candidate, b: Candidate, rounds: int, data: Data, energy: bool) -> Duel | DuelError:
-        """Time two candidates against each other, or measure their energy; why they cannot be compared."""
-        result: Duel | DuelError | Measurement = self._ask(data, ("duel", (a, b, rounds, energy)), self.setup.deadline_s)
+    def race(self, candidates: Sequence[Candidate], rounds: int, limit_s: float, data: Data, energy: bool) -> Race | DuelError:
+        """Time candidates against each other, or measure the energy of two; why they cannot be compared."""
+        result: Race | DuelError | Measurement = self._ask(data, ("race", (candidates, rounds, limit_s, energy)), self.setup.deadline_s)
         return pair_failed(result) if isinstance(result, Measurement) else result
 
 
@@ -259,7 +260,7 @@ def _limit_memory(extra: int) -> None:
 
 def serve(channel: Channel, setup: RunnerSetup) -> None:
     """Answer the main process. ("measure", candidates, data, incumbent, full, group) → ("result", i, Measurement)… ("done", None);
-    ("duel", a, b, rounds, data, energy, group) → ("done", Duel or DuelError); ("prepare", data) → ("done", what it cost); trouble of our own → ("error", text)."""
+    ("race", candidates, rounds, limit in seconds, data, energy, group) → ("done", Race or DuelError); ("prepare", data) → ("done", what it cost); trouble of our own → ("error", text)."""
     from ... import devices
 
     runner = Runner(setup, devices.get(setup.device))
@@ -286,9 +287,9 @@ def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any
     if kind == "prepare":
         return runner.prepare(rest[0])
     leave_builders()
-    if kind == "duel":
-        a, b, rounds, data, energy, runner.group = rest
-        return runner.duel(a, b, rounds, data, energy)
+    if kind == "race":
+        *race, runner.group = rest
+        return runner.race(*race)
     candidates, data, incumbent_s, full, group = rest
     runner.bench(data)
     quick = incumbent_s is not None and incumbent_s < _QUICK_S and not runner.device.first_launch_s

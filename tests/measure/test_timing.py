@@ -12,6 +12,10 @@ from tilewright.measure.measurement_policy import MeasurementPolicy
 from tilewright.measure.outcome import Duel
 
 
+def paired(a, b, *rest):
+    return stats.common_rounds((a, b), *rest)
+
+
 class Clock:
     """An executable with scripted times."""
 
@@ -100,11 +104,11 @@ def test_above_one_thread_every_burst_sleeps_first_and_drops_its_start():
     slept = []
     a, b = Clock(1e-3), Clock(1e-3)
     a.seconds = (9.0, *([1e-3] * 10_000))
-    pairs = stats.paired_bursts(Clock(1e-3), Clock(2e-3), [[0]], (), 2, 4, slept.append)
+    pairs = paired(Clock(1e-3), Clock(2e-3), [[0]], (), 2, 4, slept.append)
     assert len(slept) == 8 and min(slept) >= 20 * SPIN_S, "a worker that still spins slows its rival"
     assert pairs == [(1e-3, 2e-3)] * 4
     slept.clear()
-    stats.paired_bursts(a, b, [[0]], (), 1, 3, slept.append)
+    paired(a, b, [[0]], (), 1, 3, slept.append)
     assert slept == []
 
 
@@ -126,14 +130,14 @@ class Drifting:
 
 def test_load_that_comes_and_goes_meets_both_alike_on_one_thread():
     Drifting.calls = 0
-    pairs = stats.paired_bursts(Drifting(5e-3, 35), Drifting(5e-3, 35), [[0]], (), 1, 9, lambda s: None)
+    pairs = paired(Drifting(5e-3, 35), Drifting(5e-3, 35), [[0]], (), 1, 9, lambda s: None)
     assert pairs == [(5e-3, 5e-3)] * 9, "each has quiet calls in each round"
 
 
 def test_a_duel_ends_when_more_rounds_cannot_change_it():
-    plain = stats.paired_bursts(Clock(1e-3), Clock(1.1e-3), [[0]], (), 1, 9, lambda s: None)
+    plain = paired(Clock(1e-3), Clock(1.1e-3), [[0]], (), 1, 9, lambda s: None)
     assert len(plain) == 5 and stats.compare(plain) == (pytest.approx(1 / 1.1), True)
-    assert len(stats.paired_bursts(Clock(1e-3), Clock(1.01e-3), [[0]], (), 1, 9, lambda s: None)) == 9, "a small one is fought out"
+    assert len(paired(Clock(1e-3), Clock(1.01e-3), [[0]], (), 1, 9, lambda s: None)) == 9, "a small one is fought out"
 
 
 class Sized(Clock):
@@ -153,11 +157,11 @@ def test_a_duel_is_fought_in_the_caches_and_from_memory(threads):
     """What is faster from memory and slower on what was just made does not win, and the other way round neither."""
     sets = [[0], [1], [2]]
     a, b = Sized(2e-3, 1e-3), Sized(1e-3, 1.5e-3)
-    pairs = stats.paired_bursts(a, b, sets, (), threads, 9, lambda s: None)
+    pairs = paired(a, b, sets, (), threads, 9, lambda s: None)
     assert pairs == [(1e-3, 1.5e-3), (2e-3, 1e-3)] * 4 + [(1e-3, 1.5e-3)]
     assert set(a.seen) == {1, 3} and not stats.compare(pairs)[1]
-    better = stats.paired_bursts(Sized(1e-3, 1e-3), b, sets, (), threads, 9, lambda s: None)
-    assert stats.compare(stats.paired_bursts(Sized(0.9e-3, 1e-3), b, sets, (), threads, 9, lambda s: None))[1]
+    better = paired(Sized(1e-3, 1e-3), b, sets, (), threads, 9, lambda s: None)
+    assert stats.compare(paired(Sized(0.9e-3, 1e-3), b, sets, (), threads, 9, lambda s: None))[1]
     assert not stats.compare(better[1::2])[1], "as fast in the caches"
 
 
@@ -165,7 +169,7 @@ def test_a_duel_is_fought_in_the_caches_and_from_memory(threads):
 def test_who_is_ahead_in_one_place_and_far_behind_in_the_other_does_not_win(near, far):
     a, b = Sized(near * 1e-3, far * 1e-3), Sized(1e-3, 1e-3)
     for rounds in (8, 9):
-        pairs = stats.paired_bursts(a, b, [[0], [1], [2]], (), 1, rounds, lambda s: None)
+        pairs = paired(a, b, [[0], [1], [2]], (), 1, rounds, lambda s: None)
         ratio, said = stats.compare(pairs)
         assert ratio == pytest.approx((near * far) ** 0.5)
         assert not said or (ratio < 1) == (near * far < 1)
@@ -177,7 +181,7 @@ def test_who_is_ahead_in_one_place_and_far_behind_in_the_other_does_not_win(near
 def test_a_duel_is_torn_where_a_gain_in_one_place_is_a_loss_in_the_other(near, far, torn):
     a, b = Sized(near * 1e-3, far * 1e-3), Sized(1e-3, 1e-3)
     for rounds in (4, 8, 9):
-        assert stats.torn(stats.paired_bursts(a, b, [[0], [1]], (), 1, rounds, lambda s: None)) == torn
+        assert stats.torn(paired(a, b, [[0], [1]], (), 1, rounds, lambda s: None)) == torn
     assert not stats.torn([(1.2, 1.0)]), "one round is of one place"
     assert not stats.torn([(0.8, 1.0), (1.1, 1.0), (0.8, 1.0)]), "one disturbed round says nothing of its place"
     assert not stats.torn([(0.8, 1.0), (1.1, 1.0), (0.8, 1.0), (0.99, 1.0)]), "nor do two that do not agree"
@@ -185,7 +189,7 @@ def test_a_duel_is_torn_where_a_gain_in_one_place_is_a_loss_in_the_other(near, f
 
 def test_bursts_have_twenty_calls():
     exe = Clock(1e-3)
-    stats.paired_bursts(exe, Clock(1e-3), [[0]], (), 2, 1, lambda s: None)
+    paired(exe, Clock(1e-3), [[0]], (), 2, 1, lambda s: None)
     assert exe.calls >= 20
 
 
