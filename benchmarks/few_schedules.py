@@ -94,8 +94,8 @@ def build(folder: Path, case: str | None, held: int) -> None:
             def seconds(o: Any, k: Any = k, kept: Any = kept) -> float:
                 return estimate(apply_cached(k, o, device.target), kept["threads"], device.limits())
 
-            here = [as_here(k, o, device.target, seconds) for o in tree.schedules]
             own = starts(k, device.target, kept["threads"])[:OWN]
+            here = [as_here(k, o, device.target, seconds, own[0]) for o in tree.schedules]
             others = sorted(dict.fromkeys(here), key=seconds)[:OTHERS]
             wanted = list(dict.fromkeys([here[tree.at(s)], *own, *others]))
             out.append((s, built(k, wanted, device), here[tree.at(s)], own[0]))

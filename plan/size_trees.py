@@ -106,23 +106,31 @@ def _sizes(kernel: Kernel, shapes: Any, fixed: Any) -> dict[str, int] | None:
     return found
 
 
-def as_here(kernel: Kernel, opts: tuple[Opt, ...], target: Target, estimate: Callable[[tuple[Opt, ...]], float]) -> tuple[Opt, ...]:
+OWN = 1.2
+"""A schedule of a tree that the model expects to be so many times slower than the kernel's own first start schedule gives way to that."""
+
+
+def as_here(
+    kernel: Kernel, opts: tuple[Opt, ...], target: Target, estimate: Callable[[tuple[Opt, ...]], float], own: tuple[Opt, ...]
+) -> tuple[Opt, ...]:
     """A schedule of other sizes as a kernel of single sizes (in normal form) has it: of what it may be there (`opts.fitted.fits`), what the
-    model, `estimate`, expects to be fastest."""
-    found = fits(kernel, opts, target)
-    return found[0] if len(found) == 1 else min(found, key=estimate)
+    model, `estimate`, expects to be fastest; or `own`, the kernel's first start schedule, where nothing of it fits well (`OWN`)."""
+    best = min(fits(kernel, opts, target), key=estimate)
+    return own if estimate(best) > OWN * estimate(own) else best
 
 
 def schedule_for(kernel: Kernel, tree: SizeTree, row: Row, sizes: Mapping[str, int], device: Device, threads: int) -> tuple[Opt, ...]:
     """The schedule that a tree has for a kernel of these sizes (in normal form), as far as it is legal there."""
-    from ..heuristics import estimate
+    from ..heuristics import estimate, starts
     from ..opts import apply_cached
 
     def seconds(opts: tuple[Opt, ...]) -> float:
         return estimate(apply_cached(kernel, opts, device.target), threads, device.limits())
 
     opts = tree.schedules[tree.at(sizes)]
-    return as_here(kernel, tuple(_renamed(opts, row, canonical_of(kernel))), device.target, seconds)
+    return as_here(
+        kernel, tuple(_renamed(opts, row, canonical_of(kernel))), device.target, seconds, starts(kernel, device.target, threads)[0]
+    )
 
 
 def explained(kernel: Kernel, key: Key, cache: Cache, device: Device) -> list[str]:

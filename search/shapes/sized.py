@@ -64,7 +64,7 @@ class Shape:
         self.task, self.sizes, self.weight = task, dict(sizes), weight
         self.space: Space = task.space()
         self.times: dict[Schedule, float] = {}
-        """Median seconds, by the schedule as it is here; infinite for what does not work."""
+        """Seconds, by the schedule as it is here; infinite for what does not work."""
         self.usual = 0.0
         """The logarithm of what schedules take here over what the model has: the median."""
         self.wrong: dict[Schedule, float] = {}
@@ -83,7 +83,7 @@ class Shape:
         """A schedule as this shape has it."""
         found = self._here.get(opts)
         if found is None:
-            found = self._here[opts] = as_here(self.task.kernel, opts, self.task.device.target, self._modelled)
+            found = self._here[opts] = as_here(self.task.kernel, opts, self.task.device.target, self._modelled, self.space.starts()[0])
         return found
 
     def estimate(self, opts: Schedule) -> float:

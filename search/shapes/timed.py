@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def times_of(
     task: KernelTask, schedules: Sequence[Schedule], seed: int, show: Progress, built: dict[Schedule, Built | None] | None = None
 ) -> tuple[dict[Schedule, float], list[Measurement]]:
-    """(median seconds a call, by schedule; all measurements) on a task's inputs. What is illegal, wrong or crashes has no time; slow code,
+    """(seconds a call, by schedule, the least: others' load only ever adds time; all measurements) on a task's inputs. What is illegal, wrong or crashes has no time; slow code,
     three times behind the best, has that of a few calls. `built`: code that there is (None: there is none); more is added."""
     known = {} if built is None else built
     taken: dict[Schedule, float] = {}
@@ -52,8 +52,8 @@ def times_of(
         measured += measurer.measure([b for s in wanted if (b := known[s]) is not None])
     for result in measured:
         show.candidate(result)
-        if result.t_med is not None and result.error is not None and result.error <= 1 and not result.cleared:
-            taken[tuple(result.opts)] = result.t_med
+        if result.t_min is not None and result.error is not None and result.error <= 1 and not result.cleared:
+            taken[tuple(result.opts)] = result.t_min
     return taken, measured
 
 

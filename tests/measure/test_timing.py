@@ -140,6 +140,13 @@ def test_a_duel_ends_when_more_rounds_cannot_change_it():
     assert len(paired(Clock(1e-3), Clock(1.01e-3), [[0]], (), 1, 9, lambda s: None)) == 9, "a small one is fought out"
 
 
+def test_a_race_goes_on_without_those_that_are_plainly_behind():
+    rows = stats.common_rounds([Clock(t * 1e-3) for t in (1.2, 1.0, 1.01, 1.02)], [[0]], (), 1, 9, lambda s: None)
+    assert len(rows) == 9 and [sum(t == t for t in column) for column in zip(*rows)] == [5, 9, 9, 9]
+    assert stats.column_pairs(rows, 0, 1) == [(1.2e-3, 1.0e-3)] * 5
+    assert len(stats.common_rounds([Clock(t * 1e-3) for t in (1.2, 1.0, 1.3)], [[0]], (), 1, 9, lambda s: None)) == 5
+
+
 class Sized(Clock):
     """Takes one time on a single set of operands, which stays in the caches, and another on several in turns."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from tilewright import cache as caches
 from tilewright.cache import Cache, Key
 from tilewright.cache.keys import DEFAULT_POLICY
 from tilewright.ir.errors import MeasureError
-from tilewright.measure.outcome import Duel, DuelError, Measurement, Outcome
+from tilewright.measure.outcome import Duel, DuelError, Measurement, Outcome, Race
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Job, Result, Silent, Start, TuningRun, create
 from tilewright.search import conclusion as checkpoints
@@ -27,6 +28,7 @@ START = (opt("PARALLEL", "m"), opt("UPCAST", "n", 8))
 A = (*START, opt("UPCAST", "m", 2))
 B = (*START, opt("UPCAST", "m", 3))
 C = (*START, opt("UPCAST", "m", 4))
+D = (*START, opt("UPCAST", "m", 6))
 
 
 def finalist(opts: tuple[object, ...], t: float) -> Finalist:
@@ -78,6 +80,38 @@ def test_a_tie_is_decided_alike_whoever_measured_faster() -> None:
         assert d.winner is not None and d.winner.measurement.opts == B
         assert [(t.opts, round(t.ratio, 3)) for t in d.ties] == [(A, 0.993)] and d.ties[0].low <= d.ties[0].ratio <= d.ties[0].high
         assert decide(m, finalists, finalist(START, 1e-3), plenty).winner.measurement.opts == A  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("disturbed", [A, B, C, D])
+def test_all_that_may_win_race_whoever_was_disturbed_before(disturbed: tuple[object, ...]) -> None:
+    """A, B and C are level, D is behind: whatever single times said, the simplest of the three wins, and names the other two."""
+    true = {START: 1.0e-3, A: 0.700e-3, B: 0.703e-3, C: 0.706e-3, D: 0.760e-3}
+    m = judge(true)
+    rng = random.Random(1)
+
+    def race(built: Sequence[FakeBuilt], rounds: int, limit_s: float) -> Race:
+        return Race(tuple(tuple(true[b.opts] * rng.gauss(1.0, 0.01) for b in built) for _ in range(rounds)), 1, False)
+
+    m.race = race  # type: ignore[method-assign]
+    finalists = sorted((finalist(o, true[o] * (1.5 if o == disturbed else 1.0)) for o in (A, B, C, D)), key=lambda f: f.t)
+    d = decide(m, finalists, finalist(START, 1e-3), plenty, length=lambda o: {A: 7.0, B: 9.0, C: 5.0, D: 1.0}[o])
+    assert d.winner is not None and d.winner.measurement.opts == C and d.significant
+    assert {t.opts for t in d.ties} == {A, B} and all(t.low < t.ratio < t.high for t in d.ties)
+    assert [c[0] for c in m.calls] == ["confirm"], "no duel is fought beside the race"
+
+
+def test_who_is_wrong_in_a_race_is_out_and_the_others_race_again() -> None:
+    true = {START: 1.0e-3, A: 0.6e-3, B: 0.7e-3}
+
+    def race(built: Sequence[FakeBuilt], rounds: int, limit_s: float) -> Race:
+        if any(b.opts == A for b in built):
+            raise DuelError("cannot compare: one is wrong", next(i for i, b in enumerate(built) if b.opts == A))
+        return Race(tuple(tuple(true[b.opts] for b in built) for _ in range(6)), 1, False)
+
+    m = judge(true)
+    m.race = race  # type: ignore[method-assign]
+    d = decide(m, [finalist(A, 0.6e-3), finalist(B, 0.7e-3)], finalist(START, 1e-3), plenty)
+    assert d.winner is not None and d.winner.measurement.opts == B and [f.opts for f in d.failed] == [A]
 
 
 def test_a_simpler_schedule_that_is_not_told_from_the_start_schedule_does_not_hide_a_faster_one() -> None:
