@@ -61,6 +61,8 @@ class Gpu:
     """Cycles to exchange a value within a warp."""
     barrier: float = 40.0
     """Cycles to wait for the group, when all arrive at about the same time."""
+    neighbour: float = 180.0
+    """Cycles to reach the shared memory of another group of a cluster (W. Luo et al., 2024)."""
     registers: float = 255.0
     """Registers a thread may have."""
     base_registers: float = 20.0

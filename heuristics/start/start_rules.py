@@ -89,4 +89,4 @@ GPU_RULES: tuple[StartRule, ...] = (
 """All rules of a GPU; the model ranks them together."""
 
 CPU_TEMPLATES = (CONTRACTIONS, StencilChains(), GROUPS, ROWS, PrivateCopies(), TinyAxes())
-GPU_TEMPLATES = (WarpProducts(), ThreadProducts(), ThreadRows(), ThreadPoints())
+GPU_TEMPLATES = (WarpgroupProducts(), WarpProducts(), ThreadProducts(), ThreadRows(), ThreadPoints())

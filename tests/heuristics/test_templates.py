@@ -62,22 +62,24 @@ def test_choices_fit_a_small_shape() -> None:
 GPU = targets.named("sm_90a")
 
 
-@pytest.mark.parametrize(("dtype", "names"), [("bfloat16", ["units", "tiles", "points"]), ("float32", ["tiles", "points"])])
+@pytest.mark.parametrize(("dtype", "names"), [("bfloat16", ["warpgroups", "units", "tiles", "points"]), ("float32", ["tiles", "points"])])
 def test_a_gpu_has_one_of_matrix_instructions_where_they_are_allowed(dtype: str, names: list[str]) -> None:
     kernel = named_kernels.make("matmul", {"m": 512, "n": 512, "k": 512}, dtype)
     found = templates(kernel, GPU)
     assert [t.name for t in found] == names
-    assert templates(kernel, GPU, allowed=frozenset({"REASSOC", "DOWNCONVERT"}))[0].name == "units"
+    assert [t.name for t in templates(kernel, GPU, allowed=frozenset({"REASSOC", "DOWNCONVERT"}))][:2] == ["warpgroups", "units"]
 
 
 def test_numbers_of_a_gpus_template_make_its_schedule() -> None:
     kernel = named_kernels.make("matmul", {"m": 1024, "n": 1024, "k": 1024}, "bfloat16")
-    units = templates(kernel, GPU)[0]
+    groups, units = templates(kernel, GPU)[:2]
+    made = groups.make({"consumers": 2, "columns": 128, "depth": 4, "persist": 0, "sk": 1, "cluster": 2, "band": 2})
+    s = apply(kernel, made, GPU)
+    assert (s.group, s.launch.cluster, s.launch.persist, s.swizzle) == (256, 2, 0, 2) and "wgmma.m64n128k16.bf16" in str(made)
     base = {"wm": 2, "wn": 2, "um": 64, "un": 64, "kt": 64, "depth": 3, "band": 8, "sk": 1}
     s = apply(kernel, units.make(base), GPU)
     assert s.group == 128 and s.swizzle == 8 and {p.depth for p in s.stages.values()} == {3}
-    made = {p: {units.make({**base, p: c}) for c in choices} for p, choices in units.params.items()}
-    assert all(len(m) > 1 for m in made.values())
+    assert all(len({units.make({**base, p: c}) for c in choices}) > 1 for p, choices in units.params.items())
     rng, ok = random.Random(1), 0
     for _ in range(60):
         try:

@@ -10,7 +10,7 @@ itself."""
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....ir.buffer import load_parts
@@ -18,6 +18,7 @@ from ....ir.dtypes import index
 from ....ir.node import Node, axes_of
 from ....opts.axis_plan import Part
 from ....opts.nests import Nest
+from ....opts.options.grid import clustered, shared
 from ....opts.plans import StagePlan, TensorPlan
 from ....opts.schedule import Scheduled
 from ....opts.staging import tile_width
@@ -297,14 +298,20 @@ def _fill(s: Scheduled, plans: list[StagePlan], depth: int, chip: Chip, work: Gr
         width = chunk_width(s, st)
         chunks += st.elements / width
         each = -(-st.elements // (width * max(1, s.group)))
-        work.issued += fills * each * warps * (g.asynchronous if st.chunk else g.copied)
-        work.passes += fills * each * warps * _stored_passes(s, st, width, chip)
-        work.fetches.append(_fetched(s, st, fills, chip))
+        fetched = _fetched(s, st, fills, chip)
+        if st.boxed:  # one thread has TMA copy it; what both groups of a cluster read, each brings half of
+            work.issued += fills
+            work.passes += fills * st.elements * st.dtype.size / g.shared
+            fetched = replace(fetched, taken=fetched.taken / (clustered(s) if st.buffer.name in shared(s) else 1))
+        else:
+            work.issued += fills * each * warps * (g.asynchronous if st.chunk else g.copied)
+            work.passes += fills * each * warps * _stored_passes(s, st, width, chip)
+        work.fetches.append(fetched)
     waiting = -(-chunks // max(1, s.group)) / g.loaded  # all loads of a thread are asked for before the first is stored
     work.near = max(work.near, max(1, depth - 1) * sum(st.elements * st.dtype.size for st in plans))
     if depth > 1:
         work.ring += fills / (depth - 1)
-        work.alone += fills * g.barrier
+        work.alone += fills * (g.barrier + (g.neighbour / (depth - 1) if clustered(s) > 1 else 0))
         work.waits += 1
     else:
         work.alone += fills * (g.barrier + g.barrier)

@@ -28,6 +28,7 @@ from ....opts.analysis.structure import extent, lane_axis, nests, shared_axes, s
 from ....opts.defaults import family_name
 from ....opts.nests import Nest
 from ....opts.opt import Opt, Opts, opt
+from ....opts.options.grid import CLUSTER, REGISTERS
 from ....opts.options.tc import fitting_rows, product_axes
 from ....opts.tensor_cores import products, sides, source, takes
 from ....targets import Target
@@ -207,6 +208,8 @@ def staged(b: Buffer, indices: tuple[Node, ...], at: str, sizes: dict[Node, int]
 # warpgroups -----------------------------------------------------------------------------------------------------------
 GROUP_SHAPES = ((2, 256), (2, 192), (2, 128), (1, 256), (1, 128), (1, 64), (1, 32), (1, 16))
 """(warpgroups along m, columns of each)."""
+COLUMNS = (16, 32, 64, 96, 128, 160, 192, 224, 256)
+"""Columns of a warpgroup that a search tries."""
 SLOTS = (6, 4, 3, 2)
 SLOT_BYTES, GROUP_ROWS = 128, 64
 """Bytes of the reduction in a slot, and rows of a warpgroup's tile."""
@@ -223,15 +226,19 @@ class Warpgroups:
     consumers: int
     columns: int
     depth: int
-    persist: bool = True
+    persist: int = 1
+    """Groups a multiprocessor that go through the tiles; 0: each tile has a group of its own."""
     sk: int = 1
+    cluster: int = 0
+    """2: pairs of groups bring what both read once."""
+    band: int = 8
 
 
 def warpgroups(p: TensorProduct, target: Target) -> Iterator[Warpgroups]:
     """Numbers for `warpgroup_product`."""
     deep = SLOT_BYTES // p.row.a.size
     for consumers, columns in GROUP_SHAPES:
-        if _suffix(p) is None or columns not in wgmma_columns(str(_suffix(p))):
+        if columns not in wgmma_columns(str(_suffix(p))):
             continue
         rows, wide = consumers * GROUP_ROWS, extent(p.n)
         if (rows > GROUP_ROWS and rows > IDLE * extent(p.m)) or (columns > 16 and columns > IDLE * wide) or extent(p.k) < 2 * deep:
@@ -240,9 +247,20 @@ def warpgroups(p: TensorProduct, target: Target) -> Iterator[Warpgroups]:
         depth = next((d for d in SLOTS if d * (rows + columns) * SLOT_BYTES + RESERVED <= target.shared), 0)
         if depth < 2:
             continue
-        guess = Warpgroups(consumers, columns, depth, tiles > target.cores)
+        guess = Warpgroups(consumers, columns, depth, int(tiles > target.cores))
         yield guess
-        yield from (replace(guess, sk=sk, persist=False) for sk in chunks(tiles, extent(p.k) // (CHUNK * deep), target))
+        if tiles > target.cores:
+            yield replace(guess, cluster=CLUSTER)
+        yield from (replace(guess, sk=sk, persist=0) for sk in chunks(tiles, extent(p.k) // (CHUNK * deep), target))
+
+
+def _by_warpgroups(p: TensorProduct, f: StartFacts) -> bool:
+    """Whether instructions of warpgroups make it, and lose no digits that may not be lost."""
+    suffix = _suffix(p)
+    if suffix is None:
+        return False
+    row = wgmma_row(suffix, wgmma_columns(suffix)[0])
+    return "DOWNCONVERT" in f.allowed or bool(takes(row, p.nest.expr.dtype, sides(products(p.nest.expr)[0], p.m), f.target))
 
 
 def _suffix(p: TensorProduct) -> str | None:
@@ -264,9 +282,10 @@ def warpgroup_product(kernel: Kernel, p: TensorProduct, w: Warpgroups) -> Opts:
     out += [opt("LOCAL", m, w.consumers)] * (w.consumers > 1)
     out += [opt("TILE", k, deep), opt("UNROLL", k, deep // row.k)]
     out += [opt("STAGE", b.name, at=k, order="row", depth=w.depth) for b, _ in operands(p)]
-    out.append(opt("GRID", "grid", warpspec=w.consumers, **({"persist": 1} if w.persist else {})))
+    fields = {"persist": w.persist, "cluster": w.cluster}
+    out.append(opt("GRID", "grid", warpspec=w.consumers, **{name: n for name, n in fields.items() if n}))
     rows = -(-extent(p.m) // (w.consumers * GROUP_ROWS))
-    band = next((b for b in BANDS if rows % b == 0), 0)
+    band = next((b for b in BANDS if b <= w.band and rows % b == 0), 0)
     if band and -(-extent(p.n) // w.columns) > 1:
         out.append(opt("SWIZZLE", "grid", band))
     return tuple(out)
@@ -383,6 +402,10 @@ def _made(kernel: Kernel, p: TensorProduct, numbers: Numbers) -> Opts:
     return tensor_product(kernel, p, Warps(**numbers))
 
 
+def _grouped(kernel: Kernel, p: TensorProduct, numbers: Numbers) -> Opts:
+    return warpgroup_product(kernel, p, Warpgroups(**numbers))
+
+
 def _largest(f: StartFacts) -> list[TensorProduct]:
     found = find_products(f.kernel, f.target, f.allowed)
     return [max(found, key=lambda p: prod(extent(a) for a in p.nest.all_axes))] if found else []
@@ -405,10 +428,23 @@ class WarpgroupProducts(StartRule):
     name = "warpgroups"
 
     def applies(self, f: StartFacts) -> Iterable[TensorProduct]:
-        return _largest(f) if "sm90a" in f.target.features else ()
+        return [p for p in _largest(f) if _by_warpgroups(p, f)] if "sm90a" in f.target.features else []
 
     def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return (warpgroup_product(f.kernel, p, w) for p in self.applies(f) for w in warpgroups(p, f.target))
+
+    def templates(self, f: StartFacts) -> Iterator[Template]:
+        for p in self.applies(f):
+            choices = {
+                "consumers": tuple(REGISTERS),
+                "columns": tuple(n for n in COLUMNS if n in wgmma_columns(str(_suffix(p))) and n < 2 * max(COLUMNS[0], extent(p.n))),
+                "depth": (2, 3, 4, 5, 6, 8),
+                "persist": (0, 1),
+                "sk": (1, *(n for n in (2, 3, 4, 6, 8, 12, 16) if extent(p.k) * p.row.a.size >= 4 * n * SLOT_BYTES)),
+                "cluster": (0, CLUSTER),
+                "band": (0, *reversed(BANDS)),
+            }
+            yield Template(self.name, choices, partial(_grouped, f.kernel, p))
 
 
 class TensorFolds(StartRule):
