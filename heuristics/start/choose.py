@@ -19,12 +19,13 @@ from ...opts.legality import allowed_sizes, undecided
 from ...opts.nests import FoldItem
 from ...opts.opt import Opts, opt, short
 from ...opts.options.fuse import with_rows
+from ...opts.options.grid import consumers
 from ...opts.schedule import Scheduled
 from ...targets import Target
 from ..contraction_order import much_cheaper, order_opts
 from ..machine import DEFAULT
 from ..model.gpu.gpu_estimate import estimate_gpu
-from ..model.gpu.occupancy import chip_of, statements, thread_registers
+from ..model.gpu.occupancy import chip_of, register_limit, statements, thread_registers
 from .additions import finished, joined_places, streamed, with_early_exits
 from .contractions import ask_contractions, constant_starts, contraction_template
 from .fitted_to_blocks import blocked_starts, fitted
@@ -389,7 +390,7 @@ def buildable(s: Scheduled) -> bool:
         return False
     merges = any(isinstance(i, FoldItem) for i in s.items)
     registers = thread_registers(s, chip_of(s.target, DEFAULT.gpu))
-    room = min(REGISTERS, SAFE * DEFAULT.gpu.file / max(1, s.group))
+    room = register_limit(s, DEFAULT.gpu) if consumers(s) else min(REGISTERS, SAFE * DEFAULT.gpu.file / max(1, s.group))
     return statements(s, DEFAULT.gpu) <= (MERGED if merges else LONG) and registers <= room
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from .chains import StencilChains
 from .contractions import Contractions
 from .dot_products import NarrowIntegers, RowsAgainstRows, ScaledBytes, ScaledGroups
-from .gpu.matrix_instructions import TensorFolds, WarpgroupProducts, WarpProducts
+from .gpu.matrix_instructions import TensorFolds, WarpgroupFolds, WarpgroupProducts, WarpProducts
 from .gpu.thread_folds import GridChains, ThreadFolds
 from .gpu.thread_products import ThreadProducts
 from .gpu.thread_rows import ThreadColumns, ThreadCopies, ThreadPoints, ThreadRows, ThreadTransposed
@@ -75,6 +75,7 @@ CPU_RULES: tuple[StartRule, ...] = (
 
 GPU_RULES: tuple[StartRule, ...] = (
     ThreadCopies(),
+    WarpgroupFolds(),
     TensorFolds(),
     ThreadFolds(),
     GridChains(),

@@ -15,6 +15,7 @@ from ...ir.buffer import load_parts
 from ...ir.node import Node, axes_of, axis, const
 from ...ir.operators import substitute
 from ...ir.skipped_tiles import conjuncts
+from ...opts.analysis.boxes import in_registers
 from ...opts.axis_plan import AxisPlan, Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
@@ -300,22 +301,25 @@ class WarpgroupAccumulators(TensorAccumulators):
     """One fragment of 64 rows for each tile that a thread's warpgroup makes."""
 
     def operands(self) -> None:
-        """Find the operands' slots in shared memory."""
-        low, found = self.low, factors(self.n.expr, self.plan)
+        """Find the operands: slots in shared memory, and for the first one perhaps fragments."""
+        low, plan, found = self.low, self.plan, factors(self.n.expr, self.plan)
         assert low.boxes is not None
-        self.boxes = [low.boxes.boxes[load_parts(x)[0].name] for x in (found.a, found.b)]
-        places = zip(self.boxes, (self.plan.m, self.plan.n), strict=True)
-        self.places = [ix.add(p.stage.offset, p.place(low.sched, self.plan, axis)) for p, axis in places]
-        bases = [low.storage.panels[p.stage.buffer.name].base for p in self.boxes]
-        self.product = WarpgroupProduct(self.plan.row.name, operand(self.boxes[1], bases[1]), operand(self.boxes[0], bases[0]))
+        held = in_registers(low.sched, plan, self.n)
+        self.fragments = Fragments(low, self.n, plan, "a", found) if held else None
+        sides = [(found.b, plan.n)] if held else [(found.b, plan.n), (found.a, plan.m)]
+        boxes = [(low.boxes.boxes[load_parts(x)[0].name], axis) for x, axis in sides]
+        self.places = [ix.add(p.stage.offset, p.place(low.sched, plan, axis)) for p, axis in boxes]
+        self.product = WarpgroupProduct(plan.row.name, *(operand(p, low.storage.panels[p.stage.buffer.name].base) for p, _ in boxes))
 
     def _steps(self, accs: list[Val]) -> list[Val]:
-        b, accs = self.low.b, list(accs)
+        b, accs, steps = self.low.b, list(accs), [{**s, **u} for u in self.ev.assignments(self.unrolled) for s in self.live]
+        if self.fragments is not None:  # (registers are ready before the fence)
+            self.fragments.reset()
+        first = [self._at(self.places[1], s) if self.fragments is None else self.fragments.get(s) for s in steps]
         hc.fence(b)
-        for u in self.ev.assignments(self.unrolled):
-            for i, s in enumerate(self.live):
-                a, at = (self._at(place, {**s, **u}) for place in self.places)
-                accs[i] = hc.product(b, self.product, accs[i], a, at)
+        for i, (s, a) in enumerate(zip(steps, first, strict=True)):
+            at = i % len(self.live)
+            accs[at] = hc.product(b, self.product, accs[at], a, self._at(self.places[0], s))
         hc.commit(b)
         hc.finish(b)
         return accs

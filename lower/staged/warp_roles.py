@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
+from ...ir import index as ix
 from ...ir.errors import OptError
 from ...ir.node import Node, const
 from ...opts.access import dense
 from ...opts.analysis.boxes import ALIGN, ROW, BoxPlan
 from ...opts.axis_plan import Part
-from ...opts.options.grid import REGISTERS, boxes, clustered, consumers, shared
+from ...opts.loop_tree import Folded, loaded_limits, ranges
+from ...opts.options.grid import REGISTERS, boxes, clustered, consumers, persistent, shared
 from ...opts.plans import StagePlan
 from ...program import hopper_calls as hc
 from ...program.builder import Builder
@@ -58,15 +60,15 @@ def make_room(low: Lowering, boxes: Mapping[str, BoxPlan], consumers: int, group
 
 
 class BoxSlots:
-    """Which slot an iteration uses, and the parity of its phase: `done` iterations went before the loop's first."""
+    """Which slot an iteration uses, and the parity of its phase: so many iterations went before the loop's one with number 0."""
 
-    def __init__(self, low: Lowering, room: BoxRoom, bounds: tuple[Node, Node], done: Val) -> None:
-        self.low, self.room, self.first, self.done = low, room, low.scalar(bounds[0]), done
+    def __init__(self, low: Lowering, room: BoxRoom, done: Val) -> None:
+        self.low, self.room, self.done = low, room, done
 
     def at(self, var: Val) -> tuple[Val, Val]:
         """(slot, parity) of the iteration with this loop variable."""
         b = self.low.b
-        count = b.op("add", b.op("sub", var, self.first), self.done)
+        count = b.op("add", var, self.done)
         return b.op("imod", count, attr=self.room.depth), b.op("imod", b.op("idiv", count, attr=self.room.depth), attr=2)
 
 
@@ -76,7 +78,7 @@ class Consumed:
     def __init__(self, low: Lowering, part: Part, bounds: tuple[Node, Node], plans: Sequence[StagePlan]) -> None:
         assert low.boxes is not None
         self.low, self.plan, self.room = low, plans[0], low.boxes
-        self.slots = BoxSlots(low, low.boxes, bounds, low.scalars.bound[DONE])
+        self.slots = BoxSlots(low, low.boxes, low.scalars.bound[DONE])
 
     @contextmanager
     def iteration(self, var: Val) -> Iterator[None]:
@@ -95,7 +97,7 @@ def produce(low: Lowering, part: Part, bounds: tuple[Node, Node], rank: Val) -> 
     """The producer's loop, which one thread runs. `rank`: which group of its cluster this is."""
     assert low.boxes is not None
     b, room = low.b, low.boxes
-    slots = BoxSlots(low, room, bounds, low.scalars.bound[DONE])
+    slots = BoxSlots(low, room, low.scalars.bound[DONE])
     total = sum(p.bytes for p in room.boxes.values())
     with b.loop(part.name, low.scalar(bounds[0]), low.scalar(bounds[1])) as loop, low.scalars.bind(part.var, loop.var):
         slot, parity = slots.at(loop.var)
@@ -152,15 +154,19 @@ def emit_roles(low: Lowering, work: Work) -> None:
     together = hc.cluster_barrier if groups > 1 else Builder.barrier
     together(b)
     part = next(iter(plans.values())).stage.at
-    trips = pieces.trips(low.sched, low.scope, part)
-    if trips.op != "const":
-        raise OptError(f"GRID(warpspec={count}): how often loop {part.name} runs is not known here")
+    first, last = _iterations(low, part)
+    trips = ix.add(last, first, -1)
+    if persistent(low.sched) and trips.op != "const":
+        raise OptError(
+            f"GRID(warpspec={count}, persist={low.sched.launch.persist}): how often loop {part.name} runs differs among work items"
+        )
     few, many = REGISTERS[count]
     low.emitters = replace(low.emitters, ring=Consumed)
     other = low.for_other_threads()
 
     def counted(one: Lowering, item: Val) -> None:
-        one.scalars.bound[DONE] = b.op("mul", work.before(one, item), b.const(int(trips.arg)))
+        done = b.op("mul", work.before(one, item), b.const(int(trips.arg))) if trips.op == "const" else b.const(0)
+        one.scalars.bound[DONE] = b.op("sub", done, one.scalar(first))
 
     def consume(item: Val) -> None:
         counted(low, item)
@@ -168,7 +174,7 @@ def emit_roles(low: Lowering, work: Work) -> None:
 
     def fill(item: Val) -> None:
         counted(other, item)
-        produce(other, part, (const(0), trips), b.op("imod", work.group, attr=groups))
+        produce(other, part, (first, last), b.op("imod", work.group, attr=groups))
 
     with b.roles() as roles:
         with b.role(roles, "consumers", 0, count * WARPGROUP, many):
@@ -181,6 +187,17 @@ def emit_roles(low: Lowering, work: Work) -> None:
     if groups > 1:  # nobody ends while another group may still reach its memory
         hc.cluster_barrier(b)
     _check_shared(roles.roles[0].body)
+
+
+def _iterations(low: Lowering, part: Part) -> tuple[Node, Node]:
+    """The first iteration of the loop where operands are staged, and the one after its last."""
+    folded = next((x for x in low.sched.tree.items if isinstance(x, Folded) and x.cut is part), None)
+    if folded is None:
+        return const(0), pieces.trips(low.sched, low.scope, part)
+    found = ranges(low.sched, folded.item.fold, part, {p.var for p in low.sched.grid})
+    if loaded_limits(found):
+        raise OptError(f"GRID(warpspec): how often loop {part.name} runs is read from memory")
+    return (found[0].lo, found[-1].hi) if found else (const(0), const(0))
 
 
 def _check_shared(body: Block) -> None:

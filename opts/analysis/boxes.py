@@ -1,8 +1,7 @@
 """Staged operands of a warpgroup's products as boxes that TMA copies: which rectangles of the input make a tile, and how they lie.
 
-Both operands lie in rows of 128 bytes with TMA's swizzle (`SharedOperand` of Programs). Where k is consecutive in the input, one box
-is the tile: a row of it holds 128 bytes of k of one m (or n). Where m or n is consecutive, a box holds 64 elements of it (128 bytes) for
-every k, and the boxes lie one after another."""
+Both operands lie in rows of 128 bytes with TMA's swizzle (`SharedOperand` of Programs), and a tile is as many boxes, one after another. Where
+k is consecutive in the input, a row of a box holds 128 bytes of k of one m (or n); where m or n is, 128 bytes of it for one k."""
 
 from __future__ import annotations
 
@@ -62,15 +61,13 @@ class BoxPlan:
         """The element at which a product's operand begins in the tile, over the parts of m (or n) and k outside the instruction."""
         row, out = ROW // self.dtype.size, const(0)
         for a in (axis, t.k):
+            at = const(0)
             for p in outer_parts(s, a):
-                if p.loop:
-                    continue
-                along = (
-                    (p.stride // row * row * self.rows if a is axis else p.stride * row)
-                    if self.across
-                    else p.stride * (row if a is axis else 1)
-                )
-                out = ix.add(out, p.var, along)
+                at = at if p.loop else ix.add(at, p.var, p.stride)
+            if (a is axis) == self.across:  # along the rows: box by box
+                out = ix.add(ix.add(out, ix.floordiv(at, row), row * self.rows), ix.mod(at, row))
+            else:
+                out = ix.add(out, at, row)
         return out
 
 
@@ -79,6 +76,12 @@ def outer_parts(s: Scheduled, axis: Node) -> list[Part]:
     plan = s.plans[axis]
     inside = {p.name for p in plan.parts[len(plan.parts) - len(plan.unit) :]} if plan.unit else set()
     return [p for p in plan.parts if p.name not in inside and p.kind != "dot"]
+
+
+def in_registers(s: Scheduled, t: TensorPlan, nest: Nest) -> bool:
+    """Whether the threads hold operand 'a' of a sum as fragments: it is computed, or an input that is not staged."""
+    a = factors(nest.expr, t).a
+    return a.op != "load" or load_parts(a)[0].name not in s.stages
 
 
 def operand_boxes(s: Scheduled, t: TensorPlan, nest: Nest, operand: str) -> BoxPlan:
@@ -110,26 +113,29 @@ def operand_boxes(s: Scheduled, t: TensorPlan, nest: Nest, operand: str) -> BoxP
         raise OptError(f"{what}: neither {axis.arg.name} nor {t.k.arg.name} is consecutive in it")
     if across and dtype.size != 2:
         raise OptError(f"{what}: {t.k.arg.name} must be consecutive in it; only elements of 16 bits are turned")
-    if (sizes[k] != row if not across else sizes[x] % row) or sizes[x] > MOST or sizes[k] > MOST or sizes[x] % 8 or sizes[k] % 8:
-        need = f"{row} of {t.k.arg.name}" if not across else f"a multiple of {row} of {axis.arg.name}"
+    inner, outer = (x, k) if across else (k, x)
+    if sizes[inner] % row or sizes[inner] == 0 or sizes[outer] > MOST or sizes[outer] % 8:
+        names = {x: axis.arg.name, k: t.k.arg.name}
         raise OptError(
-            f"{what}: TMA copies rows of {ROW} bytes here: the tile must have {need}, and at most {MOST} of each, not {sizes[x]} × {sizes[k]}"
+            f"{what}: TMA copies rows of {ROW} bytes here: the tile must have a multiple of {row} of {names[inner]}, and of {names[outer]} a multiple "
+            f"of 8 and at most {MOST}, not {sizes[x]} × {sizes[k]}"
         )
     if across and any(p.stride % row for p in outer_parts(s, axis) if not p.loop):
         raise OptError(f"{what}: each product must take a multiple of {row} of {axis.arg.name}")
     if s.plans[t.k].masked and (indices[k] is not t.k or buffer.shape[k] != t.k.arg.extent):
         raise OptError(f"{what}: it has elements past the end of {t.k.arg.name}")
-    box = {d: 1 for d in range(len(indices))} | {x: row if across else sizes[x], k: sizes[k]}
+    box = {d: 1 for d in range(len(indices))} | {inner: row, outer: sizes[outer]}
     pitch = next((p for p in dense(buffer.shape)[:-1] if isinstance(p, int) and p * dtype.size % CHUNK), None)
     if pitch is not None:
         raise OptError(
             f"{what}: TMA cannot address {buffer.name}: a pitch of {pitch * dtype.size} bytes is no multiple of {CHUNK}; use instructions of a "
             f"warp, whose operands threads copy"
         )
-    boxes = []
-    for i in range(sizes[x] // row if across else 1):
-        boxes.append(tuple(ix.add(starts[d], const(i * row)) if across and d == x else starts[d] for d in range(len(indices))))
-    return BoxPlan(stage, tuple(box[d] for d in range(len(indices))), tuple(boxes), across, sizes[k] if across else sizes[x], x)
+    boxes = [
+        tuple(ix.add(starts[d], const(i * row)) if d == inner else starts[d] for d in range(len(indices)))
+        for i in range(sizes[inner] // row)
+    ]
+    return BoxPlan(stage, tuple(box[d] for d in range(len(indices))), tuple(boxes), across, sizes[outer], x)
 
 
 def indices_of(s: Scheduled, nest: Nest, buffer: str) -> tuple[tuple[Node, ...], ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...ir import index as ix
 from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, const
-from ..analysis.boxes import BoxPlan, operand_boxes
+from ..analysis.boxes import BoxPlan, in_registers, operand_boxes
 from ..axis_plan import Part
 from ..builder import ScheduleBuilder
 from ..neighbourhood import Neighbourhood
@@ -145,7 +145,7 @@ def boxes(s: Scheduled) -> dict[str, BoxPlan]:
         if t.row.unit != WARPGROUP:
             raise OptError(f"GRID(warpspec): {t.row.name} is an instruction of one warp; use a row of wgmma")
         nest = next(n for n in s.nests if n.name == t.value)
-        for operand in "ab":
+        for operand in "b" if in_registers(s, t, nest) else "ab":
             plan = operand_boxes(s, t, nest, operand)
             out[plan.stage.buffer.name] = plan
     if not out:

@@ -25,7 +25,7 @@ from ....opts.staging import tile_width
 from ....targets.tensor_rows import rate
 from ...machine import DEFAULT, GIB, KIB, MIB, SLOW, Bandwidth, MachineModel
 from ..loop_bodies import trips
-from .occupancy import Chip, chip_of, kept_arrays, resident_groups, thread_registers
+from .occupancy import Chip, chip_of, kept_arrays, register_limit, resident_groups, thread_registers
 from .thread_accesses import (
     GroupFetch,
     accesses,
@@ -418,7 +418,7 @@ def _phase(s: Scheduled, chip: Chip, number: int) -> GpuEstimate:
     taken = items * sum(f.taken for f in work.fetches if not f.stored) + 1
     far = min(1.0, moved / taken)
     latency = chip.l2_latency + (chip.latency - chip.l2_latency) * far
-    spilled = max(0.0, registers - (s.launch.registers or g.registers))
+    spilled = max(0.0, registers - register_limit(s, g))
     work.issued *= 1 + g.spill * spilled / g.registers
     # the busiest multiprocessor: whole rounds of resident groups, and a last one with fewer
     each = -(-items // chip.cores)

@@ -11,6 +11,7 @@ from ....ir.buffer import load_parts
 from ....ir.dtypes import index
 from ....ir.node import Node, axes_of
 from ....opts.nests import Nest
+from ....opts.options.grid import REGISTERS, consumers
 from ....opts.schedule import Scheduled
 from ....targets import Target
 from ....targets.table import rates_of
@@ -60,12 +61,22 @@ def thread_registers(s: Scheduled, chip: Chip) -> float:
     for values that wait in registers for a later nest."""
     g = chip.costs
     kept = {name: _words(s, n, chip) for n in s.nests for name in n.made if name in s.tree.registers}
+    arrays = kept_arrays(s)
+    made = {name: i for i, n in enumerate(s.nests) for name in n.made}
+    last = {r.arg: i for i, n in enumerate(s.nests) for r in n.refs}
     most = 0.0
-    for n in s.nests:
-        waiting = sum(w for name, w in kept.items() if name not in n.made)
-        most = max(most, _live(s, n, chip) + waiting + _ahead(s, n, chip))
-    small = sum(k.registers for k in kept_arrays(s).values())
-    return g.base_registers + g.address_registers * len(s.kernel.buffers) + most + small
+    for i, n in enumerate(s.nests):
+        # (a tile's result is merged into the state out of its accumulators)
+        waiting = sum(w for name, w in kept.items() if name not in n.made or name in s.tree.merged)
+        before = sum(k.registers for name, k in arrays.items() if made[name] < i <= last[name])
+        after = sum(k.registers for name, k in arrays.items() if made[name] <= i < last[name] and name != n.name)
+        most = max(most, _live(s, n, chip) + waiting + _ahead(s, n, chip) + max(before, after))
+    return g.base_registers + g.address_registers * len(s.kernel.buffers) + most
+
+
+def register_limit(s: Scheduled, g: Gpu) -> float:
+    """Registers that a thread may have."""
+    return REGISTERS[consumers(s)][1] if consumers(s) else s.launch.registers or g.registers
 
 
 def _words(s: Scheduled, n: Nest, chip: Chip) -> float:
@@ -87,8 +98,9 @@ def _live(s: Scheduled, n: Nest, chip: Chip) -> float:
         ]
         if t.row.unit > chip.costs.warp:  # operands stay in shared memory
             return tiles[0] * tiles[1] * words[-1]
-        # fragments of a step along the reduction are loaded while those before are used
-        return tiles[0] * tiles[1] * words[-1] + (1 + 1) * (tiles[0] * words[0] + tiles[1] * words[1])
+        # fragments of a step along the reduction are loaded while those before are used, but for where little room is left
+        steps = 1 if n.name in s.tree.merged else 1 + 1
+        return tiles[0] * tiles[1] * words[-1] + steps * (tiles[0] * words[0] + tiles[1] * words[1])
     if n.kind != "reduce":  # each element is finished before the next, but for what is loaded ahead
         return each * min(held, chip.costs.loaded)
     sides = sum(p.trips for p in regs if p.axis in n.axes and p.kind == "upcast")
@@ -110,10 +122,12 @@ def group_shared(s: Scheduled) -> int:
 
 
 def resident_groups(s: Scheduled, chip: Chip, registers: float) -> int:
-    """Groups that are resident on a multiprocessor at once, one at least."""
+    """Groups that are resident on a multiprocessor at once, one at least; one with roles, which share out all registers."""
+    if consumers(s):
+        return 1
     g = chip.costs
     threads = -(-max(1, s.group) // g.warp) * g.warp
-    each = -(-int(min(registers, s.launch.registers or g.registers)) // g.unit) * g.unit
+    each = -(-int(min(registers, register_limit(s, g))) // g.unit) * g.unit
     shared = group_shared(s) + g.reserved
     return max(1, min(chip.groups, g.file // (each * threads), chip.threads // threads, chip.shared // shared))
 

@@ -13,7 +13,7 @@ Of folds (attention), a warp has 16 rows, and what one product makes goes to the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -336,30 +336,75 @@ def _products(kernel: Kernel, fold: Fold, target: Target, allowed: Set[str]) -> 
 def _fold(kernel: Kernel, fold: Fold, found: list[TensorProduct], numbers: tuple[int, int, int], keep: bool) -> Opts:
     """`numbers`: tile of the folded axis, warps, slots; `keep`: values that are read twice are kept."""
     tile, warps, depth = numbers
+    at = str(fold.axis.arg.name)
+    tiles = {b.name: staged(b, indices, at, {last: size}, depth) for b, indices, last, size in _tiles_of(fold, found, tile)}
+    rows = {p: p.row for p in found}
+    return (*_cut(kernel, fold, rows, tile, warps), *_kept(kernel, keep), *tiles.values())
+
+
+def _cut(kernel: Kernel, fold: Fold, rows: Mapping[TensorProduct, TensorRow], tile: int, units: int) -> Iterator[Opt]:
+    """The sums by their instructions, tiles of the folded axis, and `units` of threads along the rows."""
     shared, family = shared_axes(kernel), fold.axis.arg.family
-    cuts: dict[Node, Opt] = {}
+    for p, row in rows.items():
+        yield opt("TC", p.nest.name, m=str(p.m.arg.name), n=str(p.n.arg.name), k=str(p.k.arg.name), row=row.name)
+    yield opt("TILE", str(fold.axis.arg.name), tile)
+    if units > 1:
+        yield opt("LOCAL", family_name(kernel, shared[-1]), units)
+    seen: set[Node] = set()
     for v in fold.block:
         for a in (*v.axes, *v.reduce_axes):
-            p = next((p for p in found if a is p.k), None)
-            size = tile if a.arg.family == family else extent(a)
-            if a in shared:
+            if a in shared or a in seen:
                 continue
+            seen.add(a)
+            p = next((p for p in rows if a is p.k), None)
+            size = tile if a.arg.family == family else extent(a)
+            amount = 1
             if p is not None:
-                cuts[a] = opt("UNROLL", str(a.arg.name), max(1, size // p.row.k))
-            elif a.arg.family == family or any(a is q.n for q in found):
-                cuts[a] = opt("UPCAST", str(a.arg.name), max(1, min(WIDE, size)))
-    at = str(fold.axis.arg.name)
-    tiles: dict[str, Opt] = {}
+                amount = size // rows[p].k
+            elif a.arg.family == family or any(a is q.n for q in rows):
+                amount = min(WIDE, size)
+            if amount > 1:
+                yield opt("UPCAST" if p is None else "UNROLL", str(a.arg.name), amount)
+
+
+def _kept(kernel: Kernel, keep: bool) -> Opts:
+    at = str(shared_axes(kernel)[-1].arg.name)
+    return tuple(opt("STAGE", v, at=at) for v in stageable_values(kernel)) if keep else ()
+
+
+def _tiles_of(fold: Fold, found: Iterable[TensorProduct], tile: int) -> Iterator[tuple[Buffer, tuple[Node, ...], Node, int]]:
+    """The inputs of which all rows read the same tile: with the axis along which they are consecutive, and how much of that is read."""
+    family, seen = fold.axis.arg.family, set[str]()
     for p in found:
         for b, indices, _ in map(load_parts, p.nest.loads):
             last = list(axes_of(indices[-1]))
-            if any(a.arg.family == family for a in axes_of(*indices)) and len(last) == 1:
-                size = tile if last[0].arg.family == family else extent(last[0])
-                tiles.setdefault(b.name, staged(b, indices, at, {last[0]: size}, depth))
-    kept = [opt("STAGE", v, at=str(shared[-1].arg.name)) for v in stageable_values(kernel)] if keep else []
-    first = [opt("TC", p.nest.name, m=str(p.m.arg.name), n=str(p.n.arg.name), k=str(p.k.arg.name), row=p.row.name) for p in found]
-    first += [opt("TILE", at, tile), opt("LOCAL", family_name(kernel, shared[-1]), warps)]
-    return (*first, *(o for o in cuts.values() if o.amount > 1), *kept, *tiles.values())
+            if b.name not in seen and any(a.arg.family == family for a in axes_of(*indices)) and len(last) == 1:
+                seen.add(b.name)
+                yield b, indices, last[0], tile if last[0].arg.family == family else extent(last[0])
+
+
+FOLD_GROUPS = ((2, 128), (3, 128), (2, 64), (1, 128), (1, 64))
+"""(warpgroups along the rows, tile of the folded axis), those of FlashAttention-3 first (Shah et al. 2024)."""
+
+
+def warpgroup_folds(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator[Opts]:
+    """Folds by warpgroups beside one that copies: what a product makes goes to the next as a fragment."""
+    for fold in kernel.body:
+        found = _products(kernel, fold, target, allowed) if isinstance(fold, Fold) and shared_axes(kernel) else []
+        for units, tile in FOLD_GROUPS if isinstance(fold, Fold) and found else ():
+            rows = {p: _wide_row(p, tile if p.n.arg.family == fold.axis.arg.family else extent(p.n)) for p in found}
+            if None in rows.values() or units * GROUP_ROWS > IDLE * extent(found[0].m):
+                continue
+            known = {p: row for p, row in rows.items() if row is not None}
+            at = str(fold.axis.arg.name)
+            boxes = [opt("STAGE", b.name, at=at, order="row", depth=DEPTHS[0]) for b, *_ in _tiles_of(fold, found, tile)]
+            yield (*_cut(kernel, fold, known, tile, units), *_kept(kernel, True), *boxes, opt("GRID", "grid", warpspec=units))
+
+
+def _wide_row(p: TensorProduct, columns: int) -> TensorRow | None:
+    """The instruction of a warpgroup with so many columns."""
+    suffix = _suffix(p)
+    return wgmma_row(suffix, columns) if suffix is not None and columns in wgmma_columns(suffix) else None
 
 
 # rules ----------------------------------------------------------------------------------------------------------------
@@ -445,6 +490,16 @@ class WarpgroupProducts(StartRule):
                 "band": (0, *reversed(BANDS)),
             }
             yield Template(self.name, choices, partial(_grouped, f.kernel, p))
+
+
+class WarpgroupFolds(StartRule):
+    """Folds whose sums of products warpgroups make."""
+
+    name = "folds by warpgroups"
+    quick_places = tuple(range(QUICK_GUESSES))
+
+    def guesses(self, f: StartFacts) -> Iterator[Opts]:
+        return warpgroup_folds(f.kernel, f.target, f.allowed) if "sm90a" in f.target.features else iter(())
 
 
 class TensorFolds(StartRule):
