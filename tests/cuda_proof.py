@@ -89,6 +89,27 @@ def by_warpgroups(choose: Callable[[int], int]) -> Case:
     ]  # fmt: skip
     depth = opts[-1].fields["depth"]
     opts += [opt("STAGE", b, at="k", order="row", depth=depth) for b in ab[1:2]] + [opt("GRID", "grid", warpspec=consumers)]
+    if choose(4) == 0:  # the first operand in registers
+        opts = [o for o in opts if (o.op, o.on) != ("STAGE", ab[0])]
+    return Case(name, dtype, shape, kernel, targets.named("sm_90a"), tuple(opts), {}, seed=choose(1000))
+
+
+def folds_by_warpgroups(choose: Callable[[int], int]) -> Case:
+    """Attention by wgmma."""
+    name = ("attention", "attention_full", "attention_window", "attention_lse", "attention_grouped")[choose(5)]
+    dtype, suffix = (("bfloat16", "bf16"), ("float16", "f16"))[choose(2)]
+    tile, consumers, d = (32, 64)[choose(2)], 1 + choose(2), (64, 128)[choose(2)]
+    given = {"b": 1, "h": 2, "s": (100, 128, 200)[choose(3)], "d": d, "w": 20 + choose(100), "causal": choose(2), "shared": 2}
+    shape = {n: given.get(n, 1) for n in named_kernels.get(name).shape_names}
+    kernel, depth = named_kernels.make(name, shape, dtype), 2 + choose(2)
+    opts = [
+        opt("TC", "dot", m="row", n="key@dot", k="d@dot", row=f"wgmma.m64n{tile}k16.{suffix}"),
+        opt("TC", "O", m="row", n="d@out", k="key@out", row=f"wgmma.m64n{d}k16.{suffix}"),
+        opt("TILE", "key", tile), *([opt("LOCAL", "row", consumers)] if consumers > 1 else []),
+        *(opt("UPCAST", f"key@{x}", tile) for x in ("score", "max", "p", "sum")), opt("UNROLL", "d@dot", d // 16),
+        opt("UNROLL", "key@out", tile // 16), *([opt("STAGE", "P", at="row")] if choose(2) else []),
+        *(opt("STAGE", x, at="key", order="row", depth=depth) for x in "kv"), opt("GRID", "grid", warpspec=consumers),
+    ]  # fmt: skip
     return Case(name, dtype, shape, kernel, targets.named("sm_90a"), tuple(opts), {}, seed=choose(1000))
 
 
@@ -99,8 +120,9 @@ def any_kernel(choose: Callable[[int], int]) -> Case:
 
 KINDS: dict[str, Callable[[Callable[[int], int]], Case]] = {
     "tensor": by_tensor_cores, "any": any_kernel, "warpgroups": by_warpgroups, "slots": by_slots, "attention": attention,
+    "folds": folds_by_warpgroups,
 }  # fmt: skip
-TURN = ("tensor", "any", "slots", "tensor", "warpgroups", "any", "attention", "slots")
+TURN = ("tensor", "any", "slots", "tensor", "warpgroups", "any", "attention", "slots", "folds")
 
 
 def one(number: int) -> dict[str, Any] | None:

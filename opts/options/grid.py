@@ -245,7 +245,8 @@ GRID = Option(
         Doc(
             "GRID(warpspec=c)",
             "(Hopper.) One more warpgroup copies operands into a ring of slots by TMA, and c warpgroups multiply by wgmma; mbarriers say which slots "
-            "are full and which are empty, and registers go from the one to the others. Operands are staged at one loop with depth 2 or more, 128 bytes of the reduction at a time.",
+            "are full and which are empty, and registers go from the one to the others. Operands are staged at one loop with depth 2 or more, in rows of a "
+            "multiple of 128 bytes; the first one of a product may be held in registers.",
             groups=True,
         ),
         Doc(

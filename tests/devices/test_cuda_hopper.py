@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 from cuda_build import needs_cxx, needs_nvdisasm, needs_nvrtc
-from hopper_chain import TILE, chain, reference
 from hopper_mutants import INTERPRETER_ALONE, LIMIT, MUTANTS
 from hopper_programs import Gemm, gemm, operands, worst
 from tilewright import targets
@@ -16,7 +15,6 @@ from tilewright.devices.cuda.host import HostProgram
 from tilewright.devices.cuda.machine_code import counts
 from tilewright.interp import run
 from tilewright.ir.errors import VerifyError
-from tilewright.program.verify import verify
 from tilewright.renderers import render
 
 pytestmark = pytest.mark.slow
@@ -59,28 +57,6 @@ def test_it_builds_without_spills_and_products_stay_asynchronous(g: Gemm) -> Non
     (found,) = nvrtc.resources(log).values()
     assert found.spill_stores == 0 == found.stack
     assert not re.findall(r"C75\d\d", log)
-
-
-@needs_cxx
-@needs_nvrtc
-def test_a_chain_of_products_through_registers() -> None:
-    """As attention has it: the assembler needs no fence of its own (C7519) between products whose fragments were accumulators."""
-    program = chain(3)
-    verify(program)
-    rng = np.random.default_rng(0)
-    q, k, v = (rng.standard_normal(p.shape).astype(p.dtype.np) for p in program.params[:3])
-    want = np.full((TILE, TILE), np.nan, np.float32)
-    run(program, [q, k, v, want])
-    assert np.abs(want - reference(q, k, v)).max() < 1e-6 * np.abs(want).max()
-    source = render(program, TARGET)
-    _, log = nvrtc.compile(source.text, "sm_90a")
-    assert nvrtc.resources(log)["chain_p0"].spill_stores == 0 and not re.findall(r"C75\d\d", log)
-    host = HostProgram(source)
-    for reverse in (False, True):
-        got = np.full_like(want, np.nan)
-        host.run([q, k, v, got], reverse=reverse)
-        assert (got.view(np.uint32) == want.view(np.uint32)).all()
-    host.close()
 
 
 @needs_nvrtc

@@ -91,6 +91,63 @@ def test_it_is_right_and_the_text_gives_the_interpreters_bits(case: tuple[Kernel
     check_cuda(kernel, opts, SM90)
 
 
+def attention(name: str, s: int, d: int, tile: int = 64, consumers: int = 1, **more: int) -> tuple[Kernel, Opts]:
+    """Folds by warpgroups: what the first product makes goes into the second as a fragment."""
+    kernel = named_kernels.make(name, {"b": 1, "h": 2, "s": s, "d": d, **more}, "bfloat16")
+    columns = ("key@score", "key@max", "key@p", "key@sum")
+    given = [
+        ["TC", "dot", {"m": "row", "n": "key@dot", "k": "d@dot", "row": f"wgmma.m64n{tile}k16.bf16"}],
+        ["TC", "O", {"m": "row", "n": "d@out", "k": "key@out", "row": f"wgmma.m64n{d}k16.bf16"}],
+        ["TILE", "key", tile],
+        *([["LOCAL", "row", consumers]] if consumers > 1 else []),
+        ["UNROLL", "d@dot", d // 16],
+        *(["UPCAST", name, tile] for name in columns),
+        ["UNROLL", "key@out", tile // 16],
+        ["STAGE", "P", {"at": "row"}],
+        *(["STAGE", name, {"at": "key", "order": "row", "depth": 2}] for name in "kv"),
+        ["GRID", "grid", {"warpspec": consumers}],
+    ]
+    return kernel, parse(json.dumps(given))
+
+
+FOLDS = {
+    "all keys, which lie in two boxes": ("attention_full", 128, 128),
+    "a triangle, ragged": ("attention", 200, 64, 64, 2),
+    "a band: tiles begin where it does": ("attention_window", 256, 64),
+    "heads that share keys": ("attention_grouped", 128, 64),
+}
+
+
+@pytest.mark.slow
+@needs_cxx
+@pytest.mark.parametrize("name", FOLDS)
+def test_a_fold_passes_fragments_on(name: str) -> None:
+    more = {"attention_window": {"w": 70}, "attention_grouped": {"hk": 1}}.get(FOLDS[name][0], {})
+    kernel, opts = attention(*FOLDS[name], **more)  # type: ignore[arg-type]
+    check_twin(kernel, opts, SM90)
+    check_floats(kernel, opts, SM90)
+    check_cuda(kernel, opts, SM90)
+
+
+def test_groups_that_take_several_items_need_equally_many_tiles_in_each() -> None:
+    kernel, opts = attention("attention", 512, 64)
+    with pytest.raises(OptError, match="how often loop key runs differs"):
+        lower(apply(kernel, (*opts, opt("GRID", "grid", persist=1)), replace(SM90, cores=2)))
+
+
+@pytest.mark.slow
+@needs_nvrtc
+def test_the_start_of_attention_is_made_by_warpgroups() -> None:
+    """And the assembler neither spills nor puts fences of its own (C7519) between products whose fragments were accumulators."""
+    kernel = named_kernels.make("attention", {"b": 4, "h": 16, "s": 4096, "d": 128}, "bfloat16")
+    first = starts(kernel, SM90, allowed=frozenset({"REASSOC", "DOWNCONVERT"}))[0]
+    assert opt("GRID", "grid", warpspec=2) in first and str(first).count("wgmma.m64n") == 2
+    ((_, source),) = sources(kernel, [first], SM90)
+    _, log = nvrtc.compile(source.text, "sm_90a")
+    (found,) = nvrtc.resources(log).values()
+    assert found.spill_stores == 0 and "C75" not in log
+
+
 PAIRS: Any = [["SWIZZLE", "grid", 2], ["GRID", "grid", {"cluster": 2}]]
 CLUSTERS = {
     "neighbours along n share a": (matmul(m=64, n=256, k=128), options(more=PAIRS[1:])),
@@ -147,6 +204,7 @@ REFUSED = [
     (matmul(m=64, n=64, k=128), [["GRID", "grid", {"warpspec": 9}]], "warpspec is 1, 2, 3 warpgroups"),
     (matmul(m=64, n=64, k=260), None, "its elements are not in pieces|TMA cannot address a"),
     (matmul(m=64, n=64, k=128), {"slots": 1}, "with depth=2 or more"),
+    (matmul(m=64, n=64, k=128), {"names": "a"}, r"STAGE\(b\) with depth=2 or more"),
     (matmul(m=64, n=64, k=128), {"deep": 32}, "rows of 128 bytes"),
     (matmul(m=64, n=96, k=128), {"columns": 96}, "a multiple of 64 of n"),
     (matmul(m=64, n=192, k=128), {"more": [["GRID", "grid", {"cluster": 2}]]}, "are odd"),
