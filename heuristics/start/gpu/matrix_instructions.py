@@ -390,15 +390,15 @@ FOLD_GROUPS = ((2, 128), (3, 128), (2, 64), (1, 128), (1, 64))
 def warpgroup_folds(kernel: Kernel, target: Target, allowed: Set[str]) -> Iterator[Opts]:
     """Folds by warpgroups beside one that copies: what a product makes goes to the next as a fragment."""
     for fold in kernel.body:
-        found = _products(kernel, fold, target, allowed) if isinstance(fold, Fold) and shared_axes(kernel) else []
-        for units, tile in FOLD_GROUPS if isinstance(fold, Fold) and found else ():
+        if not isinstance(fold, Fold) or not shared_axes(kernel):
+            continue
+        found, at = _products(kernel, fold, target, allowed), str(fold.axis.arg.name)
+        for units, tile in FOLD_GROUPS if found else ():
             rows = {p: _wide_row(p, tile if p.n.arg.family == fold.axis.arg.family else extent(p.n)) for p in found}
-            if None in rows.values() or units * GROUP_ROWS > IDLE * extent(found[0].m):
-                continue
             known = {p: row for p, row in rows.items() if row is not None}
-            at = str(fold.axis.arg.name)
-            boxes = [opt("STAGE", b.name, at=at, order="row", depth=DEPTHS[0]) for b, *_ in _tiles_of(fold, found, tile)]
-            yield (*_cut(kernel, fold, known, tile, units), *_kept(kernel, True), *boxes, opt("GRID", "grid", warpspec=units))
+            if len(known) == len(rows) and units * GROUP_ROWS <= IDLE * extent(found[0].m):
+                boxes = [opt("STAGE", b.name, at=at, order="row", depth=DEPTHS[0]) for b, *_ in _tiles_of(fold, found, tile)]
+                yield (*_cut(kernel, fold, known, tile, units), *_kept(kernel, True), *boxes, opt("GRID", "grid", warpspec=units))
 
 
 def _wide_row(p: TensorProduct, columns: int) -> TensorRow | None:
