@@ -356,15 +356,15 @@ def _cut(kernel: Kernel, fold: Fold, rows: Mapping[TensorProduct, TensorRow], ti
             if a in shared or a in seen:
                 continue
             seen.add(a)
-            p = next((p for p in rows if a is p.k), None)
+            step = next((row.k for p, row in rows.items() if a is p.k), 0)
             size = tile if a.arg.family == family else extent(a)
             amount = 1
-            if p is not None:
-                amount = size // rows[p].k
+            if step:
+                amount = size // step
             elif a.arg.family == family or any(a is q.n for q in rows):
                 amount = min(WIDE, size)
             if amount > 1:
-                yield opt("UPCAST" if p is None else "UNROLL", str(a.arg.name), amount)
+                yield opt("UNROLL" if step else "UPCAST", str(a.arg.name), amount)
 
 
 def _kept(kernel: Kernel, keep: bool) -> Opts:
