@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -211,9 +210,11 @@ class TensorHandle:
 
     def show(self, array: Array | None, constant: Constant | None = None, deferred: Any = None) -> None:
         """Stand for what NumPy computed, or will be computed."""
-        with _MAKING, suppress(AttributeError):
+        with _MAKING:
+            noded = self.known is None and self.deferred is None
             self.known, self.constant, self.deferred = array, constant, deferred
-            del self.node
+            if noded:
+                del self.node
 
     def assign(self, value: Any) -> Any:
         """Give this tensor other values: `value` broadcast to its shape and cast to its type. In a captured function that

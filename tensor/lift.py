@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from inspect import Signature, signature
 from types import EllipsisType, NoneType
 from typing import Any
@@ -138,9 +138,9 @@ def _sizes_known(found: _Parameters, args: tuple[Any, ...], kwargs: dict[str, An
 
 def _small(function: Callable[..., Any], direct: Callable[..., Any]) -> Callable[..., Any] | None:
     """What computes a function of small tensors at once. (It imports NumPy.)"""
-    from .frontends.small_operations import RULES, at_once
+    from .frontends.small_operations import RULES, prepared
 
-    return partial(at_once, function, RULES[direct]) if direct in RULES else None
+    return prepared(function, RULES[direct]) if direct in RULES else None
 
 
 def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = None, lazy: bool = False) -> Callable[..., Any]:
@@ -269,6 +269,15 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
             out = call(self, other)
             if out is NotImplemented:
                 return out
+            found, known = out.known, self.known
+            if (
+                found is not None and known is not None and found.dtype is known.dtype and found.shape == known.shape and at_once(self)
+            ):  # fmt: skip
+                if self.links is None:
+                    self.show(found, out.constant)
+                elif not written(self, ..., out):
+                    write(self, out.node)
+                return self
             if out.dtype is not self.dtype and KINDS.index(out.dtype.kind) <= KINDS.index(self.dtype.kind):
                 out = out.astype(self.dtype) if self.complex_class else raised(rounded(out.node, self.dtype), out.device)
             if out.shape != self.shape or out.dtype is not self.dtype:

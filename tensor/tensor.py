@@ -31,7 +31,7 @@ from .running import buffers
 from .running.assignment import lock_of
 from .running.current_capture import current, thread
 from .trees import Structure, flatten, unflatten
-from .views import Sliced, at_once, element, is_part, known_part, link, write, written
+from .views import Sliced, at_once, element, is_part, known_item, link, write, written
 
 as_node = node_of
 
@@ -74,14 +74,14 @@ class Tensor(TensorHandle):
     __invert__ = lifted(E.bitwise_invert)
 
     def __getitem__(self, key: Any) -> Tensor:
-        known = self.known
-        if is_part(key, len(self.shape) if known is None else known.ndim):
-            part: Tensor | None = known_part(self, key) if known is not None else None
-            if part is None:
-                part = _getitem(self, key)
+        known: Tensor | None = known_item(self, key)
+        if known is not None:
+            return known
+        if is_part(key, len(self.shape)):
+            part: Tensor = _getitem(self, key)
             link(part, self, Sliced(key))
             return part
-        found: Tensor | None = element(self, key) if type(key) in (int, tuple) and at_once(self) else None
+        found: Tensor | None = element(self, key) if self.known is None and type(key) in (int, tuple) and at_once(self) else None
         return found if found is not None else _getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from math import prod
 from types import EllipsisType, NoneType
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from .graph.primitives import reshape
 from .graph.symbolic_sizes import SymbolicSize, most
 from .leaves import array_class, leaf
 from .ops.complex_numbers import as_complex
+from .ops.creation import empty, full, ones, zeros
 from .ops.indexing import getitem, setitem
 from .ops.movement import permute
 from .running import buffers
@@ -34,9 +35,9 @@ from .running.assignment import assign, followed, lock_of
 from .running.buffers import TensorBuffer
 from .running.current_capture import current, thread
 from .running.numpy_share import kernels_only
-from .running.pools import COUNTED
+from .running.pools import COUNTED, POOLED_FROM
 
-BASIC = (int, slice, NoneType, EllipsisType)
+BASIC = frozenset({int, slice, NoneType, EllipsisType})
 _NUMBERS = frozenset({*BASIC, float, bool})
 MOST_WRITES = 32
 """Writes that become a part of a graph before it is computed: graphs do not grow without end."""
@@ -70,7 +71,7 @@ class Sliced:
         return setitem(base, self.key, view)
 
     def array(self, base: Any) -> Any:
-        return base[_plain(self.key)]
+        return base[self.key if _basic(self.key) else _plain(self.key)]
 
 
 class Reshaped:
@@ -144,10 +145,11 @@ class Links:
 
     def alive(self) -> list[Any]:
         """The views that somebody still has."""
-        found = [(r, v) for r in self.parts if (v := r()) is not None]
-        self.parts = [r for r, _ in found]
+        found = [v for r in self.parts if (v := r()) is not None]
+        if len(found) < len(self.parts):
+            self.parts = [r for r in self.parts if r() is not None]
         self.room = 2 * len(found) + 16
-        return [v for _, v in found]
+        return found
 
 
 def is_part(key: Any, rank: int) -> bool:
@@ -180,11 +182,13 @@ def reshaping(call: Callable[..., Any], rows: bool = False) -> Callable[..., Any
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
         out = call(x, *args, **kwargs)
-        if type(out) is not type(x) or kwargs.get("copy") is True:
+        if type(out) is not type(x) or (kwargs and kwargs.get("copy") is True):
             return out
-        shape = (*out.shape, 2) if x.complex_class else out.shape
-        if _evenly(x, shape, rows):
-            if out is x or (out.known is None and out.deferred is None and out.node is x.node):
+        known = out.known
+        shape = known.shape if known is not None else (*out.shape, 2) if x.complex_class else out.shape
+        links = x.links
+        if links is None or links.base is None or (_shared(x, known, rows) if known is not None else _evenly(x, shape, rows)):
+            if out is x or (known is None and out.deferred is None and out.node is x.node):
                 out = type(x).of(x.node, x.device)
             link(out, x, Reshaped(shape))
         return out
@@ -201,10 +205,16 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
         if type(out) is type(x):
             if out is x or (out.known is None and out.node is x.node):
                 out = type(x).of(x.node, x.device)
-            link(out, x, (PermutedPairs if x.complex_class else Permuted)(lambda array: moved(array, *args, **kwargs)))
+            link(
+                out, x, (PermutedPairs if x.complex_class else Permuted)(partial(_moved, moved, args, kwargs) if args or kwargs else moved)
+            )
         return out
 
     return method
+
+
+def _moved(moved: Callable[..., Any], args: Any, kwargs: Any, array: Any) -> Any:
+    return moved(array, *args, **kwargs)
 
 
 def _lineage(tensor: Any) -> tuple[list[ViewPlace], Any]:
@@ -225,6 +235,14 @@ def _laid(places: Sequence[ViewPlace], root: Any, memory: Any) -> Any:
     for p in reversed(places):
         array = _at_most(p).array(array)
     return array
+
+
+def _shared(tensor: Any, known: Any, rows: bool) -> bool:
+    """`_evenly`, of a tensor in a shape in which NumPy gave `known`."""
+    array, root = tensor.known, _lineage(tensor)[1].known
+    if array is None or root is None or array.base is not root or not root.flags.c_contiguous:
+        return _evenly(tensor, known.shape, rows)
+    return bool(array.flags.c_contiguous) or (known.base is root and not rows)
 
 
 def _evenly(tensor: Any, shape: tuple[int, ...], rows: bool) -> bool:
@@ -354,12 +372,16 @@ def _refresh(tensor: Any) -> None:
             _refresh(part)
 
 
-def _views(tensor: Any) -> Iterable[Any]:
+def _views(tensor: Any) -> list[Any]:
     """All views of a tensor, and theirs."""
-    if tensor.links is not None:
-        for part in tensor.links.alive():
-            yield part
-            yield from _views(part)
+    links = tensor.links
+    if links is None or not links.parts:
+        return []
+    found: list[Any] = links.alive()
+    for part in tuple(found):
+        if part.links.parts:
+            found += _views(part)
+    return found
 
 
 def relatives(tensor: Any) -> list[Any]:
@@ -372,37 +394,46 @@ def relatives(tensor: Any) -> list[Any]:
 def written(tensor: Any, key: Any, value: Any) -> bool:
     """`tensor[key] = value` in memory, if that is possible at once; whoever calls this has the tensor's lock. What NumPy refuses is not
     done here, so that the error is ours."""
-    import numpy as np
-
-    places, root = _lineage(tensor)
+    links = tensor.links
+    places, root = ((), tensor) if links is None or links.base is None else _lineage(tensor)
     if not _ready(root):
         return False
     try:
-        at, given = _plain(key), _plain(value)
-        if root.known is None:
+        at = key if _basic(key) else _plain(key)
+        given = value if type(value) in _NUMBERS else _plain(value)
+        constant = None
+        if root.known is not None:
+            constant, root.constant = root.constant, None
+        elif root.node.op != "buffer":
             root.realise()
-        else:
-            root.constant = None
     except UsageError:  # of arguments without values, as in `vmap`
         return False
-    kind = tensor.dtype.np
-    if isinstance(given, np.ma.MaskedArray):
-        return False
-    fits = np.can_cast(given.dtype, kind, "same_kind") if isinstance(given, (np.ndarray, np.generic)) else (
-        type(given) is bool or (type(given) is int and kind.kind != "b") or (type(given) is float and kind.kind in "fc") or (
-            type(given) is complex and kind.kind == "c"
-        )
-    )  # fmt: skip
-    if not fits or tensor.dtype.foreign:
+    kind = tensor.dtype.np if tensor.known is None else tensor.known.dtype  # (who has the array is counted)
+    if type(given) is float:
+        fits = kind.kind in "fc"
+    elif type(given) is array_class() and given.dtype is kind:
+        fits = True
+    elif hasattr(given, "__array_interface__"):
+        import numpy as np
+
+        fits = np.can_cast(given.dtype, kind, "same_kind") and not isinstance(given, np.ma.MaskedArray)
+    else:
+        fits = type(given) is bool or (type(given) is int and kind.kind != "b") or (type(given) is complex and kind.kind == "c")
+    if not fits or (tensor.known is None and tensor.dtype.foreign):
         return False
     stale = False
     try:
-        part, stale = _own(root)
+        part, stale = _own(root, constant)
         for p in reversed(places):
             part = p.array(part)
         if tensor.complex_class:
             part = part.view(kind)[..., 0]
-        part[at] = given
+        if type(at) is array_class() and at.dtype.kind == "b":
+            from .frontends.quick_arrays import store
+
+            store(part, at, given)
+        else:
+            part[at] = given
     except (IndexError, ValueError, TypeError, OverflowError):
         return False
     finally:
@@ -416,35 +447,42 @@ def at_once(tensor: Any) -> bool:
     return thread.capture is None and tensor.device == "cpu" and not tensor.requires_grad and not kernels_only()
 
 
-def known_part(tensor: Any, key: Any) -> Any:
-    """The part that a key names of what NumPy computed; None where a graph has to be built."""
-    if tensor.constant is not None or not at_once(tensor):
+def _basic(key: Any) -> bool:
+    """Whether a key is one of Python's own numbers and slices."""
+    return type(key) in BASIC or (type(key) is tuple and BASIC.issuperset(map(type, key)))
+
+
+def known_item(tensor: Any, key: Any) -> Any:
+    """What a key of numbers and slices names of what NumPy computed: a view, or an element. None where a graph has to be built, or is read."""
+    known = tensor.known
+    if known is None or tensor.constant is not None or not _basic(key) or thread.capture is not None or kernels_only():
         return None
     try:
-        return type(tensor).of_array(tensor.known[key])
+        found = known[key]
     except (IndexError, TypeError, ValueError):
         return None
+    kind = type(tensor)
+    if type(found) is not array_class():
+        return kind.of_array(found.__array__())
+    part = kind.of_array(found)
+    link(part, tensor, Sliced(key))
+    return part
 
 
 def element(tensor: Any, key: Any) -> Any:
-    """The element that a key of numbers names, where it is known; else None."""
-    array = tensor.known
+    """The element that a key of numbers names, of a tensor with a node or a deferred one, where it is known; else None."""
     deferred = tensor.deferred
-    if array is None and deferred is None:
-        data = tensor.node.data
-        if data is None or tensor.node.tracked:
-            return None
-        array = data.array
+    data = None if deferred is not None else tensor.node.data
+    if deferred is None and (data is None or tensor.node.tracked):
+        return None
     try:
-        value = array[key] if array is not None else deferred.element(_place(key, deferred.shape))
+        value = deferred.element(_place(key, deferred.shape)) if deferred is not None else data.array[key]
     except IndexError:
         return None
     if getattr(value, "shape", None) != ():
         return None
     if value.dtype.num < len(buffers.TYPES):
-        made = array_class()((), value.dtype)
-        made[...] = value
-        return type(tensor).of_array(made)
+        return type(tensor).of_array(value.__array__())
     buffer = buffers.new((), tensor.dtype, "cpu", ("", 0))
     buffer.array[...] = value
     return type(tensor).of(leaf(buffer))
@@ -477,22 +515,31 @@ def _ready(root: Any) -> bool:
     """Whether a tensor's memory may be written to: no captured function reads it, and its numbers have no declared range."""
     if root.known is not None:
         return not root.requires_grad
-    data = root.node.data
-    return not (root.node.tracked or root.requires_grad) and (data is None or (data.cell is None and data.range is None))
+    node = root.node
+    data = node.data
+    return not (node.tracked or root.requires_grad) and (data is None or (data.cell is None and data.spec.range is None))
 
 
-def _own(root: Any) -> tuple[Any, bool]:
+def _own(root: Any, constant: Any) -> tuple[Any, bool]:
     """(the array of a tensor's memory, of which nothing reads but the tensor and its views; whether views have other memory, so that they
-    must be told of a write)."""
+    must be told of a write). `constant`: how the tensor was made, if it was one."""
     viewed = root.links is not None and bool(root.links.parts)
     known = root.known
     if known is not None:
-        seen = 0
+        seen = several = 0
         if viewed:
-            seen = sum(v.known is not None and v.known.base is known and sys.getrefcount(v.known) <= 2 for v in _views(root))
+            for v in _views(root):
+                several += 1
+                seen += v.known is not None and v.known.base is known and sys.getrefcount(v.known) <= 2
         # (of what is not row-major, `reshape` would be a copy)
-        if known.base is None and known.flags.c_contiguous and COUNTED and sys.getrefcount(known) <= 3 + seen:
-            return known, viewed and seen < sum(1 for _ in _views(root))
+        sole = known.base is None and known.flags.c_contiguous and COUNTED and sys.getrefcount(known) <= 3 + seen
+        if sole and known.nbytes < POOLED_FROM:  # (long ones go to memory that was used before)
+            return known, seen < several
+        if known.nbytes >= POOLED_FROM:
+            new = buffers.new(known.shape, root.dtype, "cpu", ("", 0))
+            buffers.fill(new, known.flat[0] if constant is not None and constant.function in (zeros, empty, ones, full) else known)
+            root.node, root.known = leaf(new), None
+            return new._array, viewed
         known = known.copy()
         root.show(known)
         return known, viewed
@@ -503,7 +550,7 @@ def _own(root: Any) -> tuple[Any, bool]:
         new = buffers.new(node.shape, node.dtype, root.device, node.line)
         buffers.fill(new, data.array)
         root.node, data, stale = leaf(new), new, viewed
-    return data.array, stale
+    return data._array, stale
 
 
 def _alone(root: Any, node: TensorNode, data: TensorBuffer, lazy: int, known: int) -> bool:

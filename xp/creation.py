@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
-from ..ir.dtypes import DType, DTypeLike
+from ..ir.dtypes import DType, DTypeLike, bool_
 from ..tensor import Tensor
 from ..tensor.frontends.exchange import imported
-from ..tensor.graph.promotion import dtype_of
+from ..tensor.graph.promotion import DEFAULT_INT, default_float, dtype_of
 from ..tensor.leaves import as_array, from_numpy, gpu_of, lent
 from ..tensor.lift import lifted
 from ..tensor.ops import creation as C
@@ -18,6 +18,9 @@ from ..tensor.running.current_capture import thread
 from ..tensor.running.pools import rooms_of
 
 _lifted = cache(lifted)
+_NUMBERS: dict[type, Callable[[], DType]] = {bool: lambda: bool_, int: lambda: DEFAULT_INT, float: default_float}
+"""The types of Python's numbers."""
+_LARGE = 1 << 63
 Kind: TypeAlias = "DTypeLike | None"
 Scalar = bool | int | float | complex
 
@@ -38,6 +41,9 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
 
     if type(obj) is np.ndarray and dtype is None and device is None and copy is None and small(obj) and thread.capture is None:
         return Tensor.of_array(obj)
+    kind_of = _NUMBERS.get(type(obj))
+    if kind_of is not None and dtype is None and device is None and copy is None and thread.capture is None and -_LARGE < obj < _LARGE:
+        return Tensor.of_array(np.array(obj, kind_of().np))
     shared = isinstance(obj, np.ndarray) or (hasattr(obj, "__array_interface__") or isinstance(obj, (memoryview, bytearray)))
     if copy is False and not shared:
         raise ValueError("asarray: a list or number has no memory to share; leave copy as None")

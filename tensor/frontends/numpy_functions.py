@@ -212,7 +212,10 @@ _into = into
 # functions whose arguments differ ---------------------------------------------------------------------------------
 def where(condition: Any, *values: Any) -> Any:
     """Elements of the first value where a condition holds, else of the second; without values the places where it holds, as `nonzero`."""
-    return _lifted(E.where)(condition, *values) if values else _lifted(S.nonzero)(condition)
+    return _chosen(condition, *values) if values else _lifted(S.nonzero)(condition)
+
+
+_chosen = lifted(E.where)
 
 
 def _transpose(a: Any, axes: Any = None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -35,9 +36,14 @@ def room(shape: tuple[int, ...], kind: np.dtype[Any], count: int) -> Array | Non
     return host_array(shape, kind, size) if size >= POOLED_FROM else None
 
 
+def _by_rows(x: Array) -> bool:
+    """Whether NumPy's results have the elements of `x` row by row, as `room` has them."""
+    return x.flags.c_contiguous or all(a >= b for a, b in pairwise(x.strides))
+
+
 def unary(function: Any, x: Array) -> Any:
     """A universal function of an array."""
-    if x.size < FROM or not x.flags.c_contiguous:
+    if x.size < FROM or not _by_rows(x):
         return function(x)
     return function(x, out=room(x.shape, _kind(function, x.dtype), x.size))
 
@@ -45,7 +51,7 @@ def unary(function: Any, x: Array) -> Any:
 def binary(function: Any, a: Any, b: Any, kind: np.dtype[Any]) -> Any:
     """A universal function of operands, arrays or numbers, that is computed in a type."""
     whole, other = (a, b) if isinstance(a, np.ndarray) and (not isinstance(b, np.ndarray) or b.size <= a.size) else (b, a)
-    if not isinstance(whole, np.ndarray) or whole.size < FROM or not whole.flags.c_contiguous:
+    if not isinstance(whole, np.ndarray) or whole.size < FROM or not _by_rows(whole):
         return function(a, b)
     shape, count = whole.shape, whole.size
     if isinstance(other, np.ndarray) and other.shape != shape:
@@ -158,6 +164,11 @@ def squares(x: Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> Any
     return total
 
 
+def _filled(out: Array, values: Array) -> Array:
+    np.copyto(out, values)
+    return out
+
+
 def filled(shape: tuple[int, ...], value: float, kind: np.dtype[Any]) -> Array:
     """np.full."""
     out = room(shape, kind, prod(shape)) if value else None
@@ -175,10 +186,29 @@ def clipped(x: Array, low: float, high: float) -> Any:
 def selected(x: Array, mask: Array) -> Array:
     """x[mask], of a mask of rows: where it changes often, the places of what it selects are found first."""
     n = mask.size
-    if mask.ndim == 1 and x.size >= FROM and len(x) == n and n < 64 * (count := int(np.count_nonzero(mask))) < 63 * n:
-        shape = (count, *x.shape[1:])
-        return x.take(mask.nonzero()[0], axis=0, out=room(shape, x.dtype, count * (x.size // n)), mode="clip")
+    if mask.ndim == 1 and x.size >= FROM and len(x) == n:
+        count = int(np.count_nonzero(mask))
+        if count == n:
+            return x.copy() if (out := room(x.shape, x.dtype, x.size)) is None else _filled(out, x)
+        if n < 64 * count < 63 * n:
+            shape = (count, *x.shape[1:])
+            return x.take(mask.nonzero()[0], axis=0, out=room(shape, x.dtype, count * (x.size // n)), mode="clip")
     return x[mask]
+
+
+def store(x: Array, mask: Array, value: Any) -> None:
+    """x[mask] = value, likewise."""
+    n = mask.size
+    if mask.ndim != 1 or n < FROM or len(x) != n:
+        x[mask] = value
+        return
+    count = int(np.count_nonzero(mask))
+    if count == n:
+        x[...] = value
+    elif n < 64 * count < 63 * n:
+        x[mask.nonzero()[0]] = value
+    else:
+        x[mask] = value
 
 
 def unique(x: Array) -> Array:

@@ -26,8 +26,10 @@ _LOCKS = tuple(threading.RLock() for _ in range(64))
 
 def _number(tensor: Any) -> int:
     """Which lock is a tensor's: that of what it is a part of."""
-    while tensor.links is not None and tensor.links.base is not None:
-        tensor = tensor.links.base
+    links = tensor.links
+    while links is not None and links.base is not None:
+        tensor = links.base
+        links = tensor.links
     return id(tensor) // 64 % len(_LOCKS)
 
 

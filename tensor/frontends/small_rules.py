@@ -1,0 +1,500 @@
+"""What small operations are: each row of `RULES` is a function of `ops` with the function of NumPy's arrays that gives the same. It answers None
+for operands with which the two may differ (mixed kinds, 16-bit floats) and for what NumPy refuses, and then the graph is built as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import prod
+from operator import index
+from types import EllipsisType, NoneType
+from typing import Any
+
+import numpy as np
+
+from ...ir.dtypes import DTypeLike, float64, int32, int64
+from ...ir.dtypes import dtype as type_named
+from ..graph.promotion import default_float, default_of, dtype_of, promote
+from ..ops import complex_numbers as Z
+from ..ops import creation as C
+from ..ops import elementwise as E
+from ..ops import fft as F
+from ..ops import indexing as I
+from ..ops import joining as J
+from ..ops import linalg as L
+from ..ops import movement as M
+from ..ops import reduction as R
+from ..ops import sorting as S
+from ..running.numpy_evaluation import OPERATORS
+from ..running.numpy_share import SMALL_ARRAY
+from . import deferred as D
+from . import quick_arrays as Q
+
+Array = np.ndarray[Any, Any]
+Rule = Callable[..., Any]
+
+_INDICES = "?bBhHiIlq"
+PLAIN = "?bBhHiIlLqQfd"
+"""NumPy's letters of the types whose arithmetic is ours."""
+
+
+# types ------------------------------------------------------------------------------------------------------------
+@cache
+def _agree(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
+    """Whether NumPy's operations on two types have our type."""
+    return promote(type_named(a), type_named(b)).np == np.result_type(a, b)
+
+
+def fits(kind: np.dtype[Any], x: Any) -> bool:
+    """Whether a Python number takes an array's type, as NumPy has it too."""
+    if type(x) is int:
+        return kind.kind == "f" or (kind.kind in "iu" and (limits := _limits(kind))[0] <= x <= limits[1])
+    return (type(x) is float and kind.kind == "f") or type(x) is bool
+
+
+@cache
+def _limits(kind: np.dtype[Any]) -> tuple[int, int]:
+    """The least and the largest number of an integer type."""
+    return type_named(kind.name).limits
+
+
+def _paired(a: Any, b: Any) -> Any:
+    """The type in which NumPy computes with two operands; None where ours is another."""
+    if isinstance(a, np.ndarray):
+        if isinstance(b, np.ndarray):
+            x, y = a.dtype, b.dtype
+            if a.shape != b.shape and a.size * b.size > SMALL_ARRAY and np.broadcast(a, b).size > SMALL_ARRAY:
+                return None
+            return x if x is y else np.result_type(x, y) if x.char in PLAIN and y.char in PLAIN and _agree(x, y) else None
+        return a.dtype if fits(a.dtype, b) else None
+    return b.dtype if isinstance(b, np.ndarray) and fits(b.dtype, a) else None
+
+
+def _double(kind: np.dtype[Any]) -> bool:
+    """Whether a function with float results gives of this type what NumPy gives."""
+    return kind.kind == "f" or (kind.itemsize == 8 and default_float() is float64)
+
+
+# elementwise ------------------------------------------------------------------------------------------------------
+def _float(function: Rule) -> Rule:
+    return lambda x: Q.unary(function, x) if _double(x.dtype) else None
+
+
+def _any(function: Rule, kinds: str = "biuf") -> Rule:
+    return lambda x: Q.unary(function, x) if x.dtype.kind in kinds else None
+
+
+UFUNCS: dict[Rule, tuple[Any, str]] = {}
+"""Of rules that are NumPy's function of the same two operands: it, and the kinds of types that it is for."""
+
+
+def _binary(function: Rule, kinds: str = "biuf") -> Rule:
+    def rule(a: Any, b: Any) -> Any:
+        kind = _paired(a, b)
+        return Q.binary(function, a, b, kind) if kind is not None and kind.kind in kinds else None
+
+    UFUNCS[rule] = function, kinds
+    return rule
+
+
+def _plain_binary(function: Rule, kinds: str) -> Rule:
+    def rule(a: Any, b: Any) -> Any:
+        kind = _paired(a, b)
+        return function(a, b) if kind is not None and kind.kind in kinds else None
+
+    return rule
+
+
+def _divide(a: Any, b: Any) -> Any:
+    kind = _paired(a, b)
+    return Q.binary(np.true_divide, a, b, kind) if kind is not None and _double(kind) else None
+
+
+UFUNCS[_divide] = np.true_divide, "f"
+
+
+def _power(a: Any, b: Any) -> Any:
+    if type(a) in (int, float) and isinstance(b, np.ndarray) and b.dtype.kind == "f":
+        return np.power(b.dtype.type(a), b)
+    if not isinstance(a, np.ndarray) or a.dtype.kind != "f" or _paired(a, b) is None:
+        return None
+    if type(b) in (int, float) and abs(b) <= 64 and b % 1 == 0:
+        return np.ones_like(a) if not b else Q.power(a, int(b)) if b > 0 else np.true_divide(1.0, Q.power(a, -int(b)))
+    if type(b) is float and b == 0.5 and not (a == -np.inf).any():
+        return np.add(out := np.sqrt(a), 0.0, out=out)  # (a power has no negative zero)
+    return OPERATORS["pow"](a, b)
+
+
+def _where(c: Any, a: Any, b: Any) -> Any:
+    known = isinstance(c, np.ndarray) and c.dtype.kind == "b"
+    kind = _paired(a, b) if known else None
+    return None if kind is None else np.where(c, a, b).astype(kind, copy=False)
+
+
+def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
+    if x.dtype.kind != "f" or not all(v is None or _paired(x, v) is x.dtype for v in (min, max)) or (min is None and max is None):
+        return None
+    if type(min) in (int, float) and type(max) in (int, float):
+        return Q.clipped(x, min, max)
+    out = x if min is None else np.asarray(Q.binary(np.maximum, x, min, x.dtype))
+    return out if max is None else Q.binary(np.minimum, out, max, x.dtype)
+
+
+def _astype(x: Any, dtype: DTypeLike) -> Any:
+    to = dtype_of(dtype)
+    return None if to.narrow or (x.dtype.kind == "c" and to.kind != "c") else Q.converted(x, to.np)
+
+
+# reductions -------------------------------------------------------------------------------------------------------
+def _axes(axis: Any) -> Any:
+    return axis if axis is None or type(axis) is int else tuple(axis)
+
+
+def _sum(function: Any) -> Rule:
+    def rule(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+        if dtype is not None:
+            to = dtype_of(dtype)
+            if to.narrow or to.kind in "bc" or (x.dtype.kind == "f" and not to.is_float):
+                return None
+            x = Q.converted(x, to.np)
+            if to.kind != "f":
+                return function.reduce(x, axis=_axes(axis), keepdims=keepdims, dtype=to.np)
+        if axis is None and function is np.add and x.dtype.kind == "b":
+            return np.count_nonzero(x, keepdims=keepdims)
+        return Q.reduced(function, x, _axes(axis), keepdims)
+
+    return rule
+
+
+def _extreme(function: Any) -> Rule:
+    return lambda x, axis=None, keepdims=False: Q.reduced(function, x, _axes(axis), keepdims)
+
+
+def _place(name: str) -> Rule:
+    return lambda x, axis=None, keepdims=False: getattr(x, name)(axis=axis, keepdims=keepdims)
+
+
+def _mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    if not _double(x.dtype) or not x.size:
+        return None
+    x = x if x.dtype.kind == "f" else x.astype(np.float64)
+    total = Q.reduced(np.add, x, _axes(axis), keepdims)
+    return np.true_divide(total, x.size // total.size) if total.size else None
+
+
+def _var(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    if not _double(x.dtype) or not x.size:
+        return None
+    return Q.variance(x if x.dtype.kind == "f" else x.astype(np.float64), _axes(axis), correction, keepdims)
+
+
+def _std(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    found = _var(x, axis, correction, keepdims)
+    return None if found is None else np.sqrt(found)
+
+
+def _running(name: str) -> Rule:
+    def rule(x: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+        if dtype is not None or not x.ndim or (axis is None and x.ndim != 1):
+            return None
+        out = getattr(x, name)(axis=axis)
+        if not include_initial:
+            return out
+        first = np.full_like(out.take([0], axis) if out.size else out, name == "cumprod")
+        return np.concatenate([first, out], axis=axis or 0) if out.size else None
+
+    return rule
+
+
+# movement ---------------------------------------------------------------------------------------------------------
+def _reshape(x: Any, *sizes: Any, shape: Any = None, copy: Any = None) -> Any:
+    return x.reshape(shape if not sizes else sizes[0] if len(sizes) == 1 else sizes)
+
+
+def _permute(x: Any, *order: Any, axes: Any = None) -> Any:
+    return x.transpose(*(order if axes is None else (axes,)))
+
+
+def _squeeze(x: Any, axis: Any = None) -> Any:
+    return x.squeeze(axis=_axes(axis))
+
+
+def _concat(arrays: Any, axis: Any = 0) -> Any:
+    first = arrays[0]
+    if any(a.dtype is not first.dtype for a in arrays):
+        return None
+    shape = list(first.shape)
+    if axis is None or not -len(shape) <= axis < len(shape):
+        return np.concatenate(arrays, axis=axis)
+    shape[axis] = sum(a.shape[axis] for a in arrays)
+    return Q.joined(np.concatenate, arrays, axis, tuple(shape))
+
+
+def _stack(arrays: Any, axis: int = 0) -> Any:
+    first = arrays[0]
+    if any(a.dtype is not first.dtype for a in arrays):
+        return None
+    rank = first.ndim + 1
+    at = axis % rank if -rank <= axis < rank else None
+    return Q.joined(np.stack, arrays, axis, None if at is None else (*first.shape[:at], len(arrays), *first.shape[at:]))
+
+
+def _broadcast(x: Any, *shape: Any) -> Any:
+    to = _shape(shape[0] if len(shape) == 1 else shape)
+    return None if to is None else _expanded(x, to)
+
+
+def _expanded(x: Array, shape: tuple[int, ...]) -> Array:
+    return x.view() if x.shape == shape else np.broadcast_to(x, shape)
+
+
+def _together(*arrays: Any) -> Any:
+    both = np.broadcast(*arrays)
+    return [_expanded(a, both.shape) for a in arrays] if both.size <= SMALL_ARRAY else None
+
+
+# indexing, products, creation -------------------------------------------------------------------------------------
+BASIC = (int, slice, NoneType, EllipsisType)
+
+
+def _getitem(x: Any, key: Any) -> Any:
+    for i in key if type(key) is tuple else (key,):
+        if x.size > SMALL_ARRAY and isinstance(i, np.ndarray):
+            return None
+        if type(i) not in BASIC and not (isinstance(i, np.ndarray) and i.dtype.char in _INDICES):
+            return None
+    first, rest = (key[0], key[1:]) if type(key) is tuple and key else (key, ())
+    rows = isinstance(first, np.ndarray) and first.dtype.kind == "b" and first.ndim == 1 and len(rest) < x.ndim
+    if rows and all(type(i) is slice and i == slice(None) for i in rest):
+        return Q.selected(x, first)
+    return x[key]
+
+
+def _take(x: Any, indices: Any, axis: Any = None, mode: Any = "raise") -> Any:
+    return x.take(indices, axis=axis, mode=mode) if isinstance(indices, np.ndarray) and indices.dtype.kind == "i" else None
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim and a.dtype == b.dtype and a.dtype.kind != "b"):
+        return None
+    return np.matmul(a, b) if _product_size(a, b) <= SMALL_ARRAY else None
+
+
+def _product_size(a: Array, b: Array) -> int:
+    lead = a.shape[:-2] if a.shape[:-2] == b.shape[:-2] else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return prod(lead) * (a.shape[-2] if a.ndim > 1 else 1) * (b.shape[-1] if b.ndim > 1 else 1)
+
+
+def _shape(shape: Any) -> tuple[int, ...] | None:
+    to = (shape,) if type(shape) is int else tuple(map(index, shape))
+    return to if all(type(n) is int and n >= 0 for n in to) and prod(to) <= SMALL_ARRAY else None
+
+
+def _norm(x: Any, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
+    if ord != 2 or not _double(x.dtype):
+        return None
+    x = x if x.dtype.kind == "f" else x.astype(np.float64)
+    return np.sqrt(Q.squares(x, _axes(axis), keepdims))
+
+
+def _tuple(kind: Any, parts: Any) -> Any:
+    return kind(*parts)
+
+
+def _matrix(function: Rule, result: type | None = None) -> Rule:
+    """A decomposition of NumPy's of floats of one type."""
+
+    def rule(*arrays: Any, **options: Any) -> Any:
+        first = arrays[0]
+        if first.ndim < 2 or any(a.dtype.kind != "f" or a.dtype != first.dtype or not a.ndim or not a.size for a in arrays):
+            return None
+        found = function(*arrays, **options)
+        return found if result is None else result(*found)
+
+    return rule
+
+
+def _complex_product(a: Any, b: Any) -> Any:
+    return np.matmul(a, b) if a.ndim and b.ndim and _product_size(a, b) <= SMALL_ARRAY else None
+
+
+def _vecdot(a: Any, b: Any, axis: int = -1) -> Any:
+    if _paired(a, b) is None or a.dtype.kind == "b" or axis >= 0 or axis < -min(a.ndim, b.ndim) or a.shape[axis] != b.shape[axis]:
+        return None
+    return np.vecdot(np.moveaxis(a, axis, -1), np.moveaxis(b, axis, -1))
+
+
+def _numpys(function: Rule, kinds: str = "biuf") -> Rule:
+    """NumPy's function of arrays of one type, and of other arguments."""
+
+    def rule(*args: Any, **options: Any) -> Any:
+        kind = args[0].dtype
+        if kind.kind not in kinds or any(isinstance(a, np.ndarray) and a.dtype is not kind for a in (*args[1:], *options.values())):
+            return None
+        return function(*args, **options)
+
+    return rule
+
+
+def _diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    parts = [p for p in (prepend, x, append) if p is not None]
+    if n < 1 or any(p.dtype is not x.dtype or p.ndim != x.ndim for p in parts):
+        return None
+    return np.diff(np.concatenate(parts, axis=axis) if len(parts) > 1 else x, n, axis)
+
+
+def _repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    if (repeats.dtype.kind not in "iu" or repeats.ndim != 1) if isinstance(repeats, np.ndarray) else not isinstance(repeats, int):
+        return None
+    return x.repeat(repeats, axis) if (x.ndim or axis is None) and x.size * int(np.max(repeats, initial=0)) <= SMALL_ARRAY else None
+
+
+def _of_matrix(function: Rule) -> Rule:
+    return lambda x, k=0: function(x, k) if x.ndim > 1 and type(k) is int else None
+
+
+def _tile(x: Any, times: Any) -> Any:
+    return np.tile(x, times) if x.size * abs(prod(times)) <= SMALL_ARRAY else None
+
+
+def _outer(a: Any, b: Any) -> Any:
+    return np.multiply.outer(a, b) if a.ndim == b.ndim == 1 and a.dtype is b.dtype and a.size * b.size <= SMALL_ARRAY else None
+
+
+def _along(x: Any, indices: Any, axis: int = -1) -> Any:
+    return np.take_along_axis(x, indices, axis) if indices.dtype.kind == "i" and x.shape[:axis] == indices.shape[:axis] else None
+
+
+def _search(x1: Any, x2: Any, side: Any = "left", sorter: Any = None) -> Any:
+    if not isinstance(x2, np.ndarray) or x1.dtype is not x2.dtype or x1.ndim != 1 or side not in ("left", "right"):
+        return None
+    return S._searched(x1 if sorter is None else x1[sorter], x2, side)
+
+
+def _linspace(start: Any, stop: Any, num: int, dtype: Any = None, endpoint: bool = True) -> Any:
+    kind = default_float() if dtype is None else dtype_of(dtype)
+    fits = type(start) in (int, float) and type(stop) in (int, float) and type(num) is int and kind.kind == "f" and not kind.narrow
+    return np.linspace(start, stop, num, endpoint).astype(kind.np, copy=False) if fits and num <= SMALL_ARRAY else None
+
+
+def _transform(name: str) -> Rule:
+    """NumPy's Fourier transform of numbers of 32 or 64 bits, or pairs of them, along one dimension."""
+    function = getattr(np.fft, name)
+
+    def rule(x: Any, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+        real = name in ("rfft", "ihfft")
+        return function(x, n, axis, norm) if x.dtype.char in ("fd" if real else "fdFD") and (n or 0) <= SMALL_ARRAY else None
+
+    return rule
+
+
+def _transforms(name: str) -> Rule:
+    function = getattr(np.fft, name)
+
+    def rule(x: Any, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+        if x.dtype.char not in ("fd" if name == "rfftn" else "fdFD") or (s is not None and (axes is None or prod(s) > SMALL_ARRAY)):
+            return None
+        return function(x, s, axes, norm)
+
+    return rule
+
+
+def _same(names: str, rule: Callable[..., Rule], *kinds: str) -> dict[Callable[..., Any], Rule]:
+    """Rules of the functions that are NumPy's of the same name, for some kinds of types."""
+    return {getattr(E, name): rule(getattr(np, name), *kinds) for name in names.split()}
+
+
+def _full(shape: Any, value: Any, dtype: Any = None) -> Any:
+    kind = (default_of(value) if type(value) in (bool, int, float) else type_named(value.dtype)) if dtype is None else dtype_of(dtype)
+    if kind.narrow or (to := _shape(shape)) is None:
+        return None
+    if isinstance(value, np.ndarray):
+        return np.full(to, value, kind.np) if value.shape == () and value.dtype == kind.np else None
+    fits = type(value) is int or (type(value) is float and kind.kind in "fc") or (type(value) is bool and kind.kind == "b")
+    return Q.filled(to, value, kind.np) if fits and str(value) != "-0.0" else None
+
+
+def _filled(value: int) -> Rule:
+    return lambda shape, dtype=None: _full(shape, value, dtype or default_float())
+
+
+def _eye(rows: Any, columns: Any = None, k: int = 0, dtype: Any = None) -> Any:
+    kind = dtype_of(dtype) if dtype is not None else default_float()
+    to = _shape((rows, rows if columns is None else columns))
+    return None if kind.narrow or kind.kind == "c" or to is None else np.eye(to[0], to[1], k, kind.np)
+
+
+def _arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+    if stop is None:
+        start, stop = 0, start
+    kind = dtype_of(dtype) if dtype is not None else int64
+    whole = type(start) is type(stop) is type(step) is int and kind in (int32, int64, float64)
+    return np.arange(start, stop, step).astype(kind.np, copy=False) if whole and step and (stop - start) // step <= SMALL_ARRAY else None
+
+
+RULES: dict[Callable[..., Any], Rule] = {
+    **_same("exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp2", _float),
+    **_same("isnan isinf isfinite logical_not absolute positive", _any), **_same("floor ceil trunc", _any, "f"),
+    **_same("negative square sign", _any, "iuf"), **_same("bitwise_invert", _any, "biu"),
+    **_same("add multiply maximum minimum equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor", _binary),
+    **_same("bitwise_and bitwise_or bitwise_xor", _binary, "biu"), **_same("hypot logaddexp atan2", _binary, "f"),
+    E.round: _any(np.rint, "f"), E.reciprocal: lambda x: Q.binary(np.true_divide, 1.0, x, x.dtype) if x.dtype.kind == "f" else None,
+    E.subtract: _binary(np.subtract, "iuf"), E.floor_divide: _plain_binary(OPERATORS["floordiv"], "iuf"),
+    E.remainder: _binary(np.remainder, "iuf"), E.divide: _divide, E.power: _power, E.where: _where, E.clip: _clip,
+    R.sum: _sum(np.add), R.prod: _sum(np.multiply), R.max: _extreme(np.maximum), R.min: _extreme(np.minimum), R.any: _extreme(np.logical_or),
+    R.all: _extreme(np.logical_and), R.mean: _mean, R.var: _var, R.std: _std, R.argmax: _place("argmax"), R.argmin: _place("argmin"),
+    R.count_nonzero: lambda x, axis=None, keepdims=False: np.count_nonzero(x, axis=_axes(axis), keepdims=keepdims),
+    R.cumulative_sum: _running("cumsum"), R.cumulative_prod: _running("cumprod"),
+    M.reshape_to: _reshape, M.permute_dims: _permute, M.squeeze: _squeeze,
+    M.expand_dims: lambda x, axis: np.expand_dims(x, axis), M.broadcast_to: _broadcast,
+    M.flip: lambda x, axis=None: np.flip(x, _axes(axis)), M.moveaxis: np.moveaxis, M.swapaxes: np.swapaxes,
+    M.matrix_transpose: lambda x: x.swapaxes(-1, -2), M.transposed: lambda x: x.swapaxes(-1, -2),
+    M.two_transposed: lambda x: x.T if x.ndim == 2 else None, J.concat: _concat, J.stack: _stack,
+    I.getitem: _getitem, I.take: _take, S.sort: lambda x, axis=-1, descending=False, stable=True: S._sorted(x, axis, descending),
+    S.argsort: lambda x, axis=-1, descending=False, stable=True: S._order(x, axis, descending) if x.ndim else None,
+    L.matmul: _matmul, L.vecdot: _vecdot, L.vector_norm: _norm, L.cholesky: _matrix(np.linalg.cholesky), L.inv: _matrix(np.linalg.inv),
+    L.det: _matrix(np.linalg.det), L.solve: _matrix(np.linalg.solve), L.eigh: _matrix(np.linalg.eigh, L.EighResult),
+    L.svd: _matrix(np.linalg.svd, L.SVDResult), L.qr: _matrix(np.linalg.qr, L.QRResult), L.eigvalsh: _matrix(np.linalg.eigvalsh),
+    L.svdvals: _matrix(lambda x: np.linalg.svd(x, compute_uv=False)), L.slogdet: _matrix(np.linalg.slogdet, L.SlogdetResult),
+    L.outer: _outer, L.trace: _numpys(lambda x, offset=0: np.trace(x, offset, -2, -1), "f"), J.diff: _diff, J.repeat: _repeat, J.tile: _tile,
+    J.roll: _numpys(np.roll), C.tril: _numpys(_of_matrix(np.tril)), C.triu: _numpys(_of_matrix(np.triu)), C.linspace: _linspace,
+    C.meshgrid: _numpys(lambda *arrays, indexing="xy": list(np.meshgrid(*arrays, indexing=indexing))), I.take_along_axis: _along,
+    S.searchsorted: _search, S.isin: _numpys(np.isin), S.nextafter: _numpys(np.nextafter, "f"), E.signbit: _numpys(np.signbit, "f"),
+    E.copysign: _binary(np.copysign, "f"), Z.real: _numpys(np.positive, "iuf"), Z.conj: _numpys(np.positive, "iuf"), Z.imag: _numpys(np.zeros_like, "iuf"),
+    S.nonzero: lambda x: np.nonzero(x) if x.ndim else None, R.cumsum: _running("cumsum"), R.cumprod: _running("cumprod"),
+    S.unique_counts: lambda x: _tuple(S.UniqueCounts, np.unique_counts(x)),
+    S.unique_inverse: lambda x: _tuple(S.UniqueInverse, np.unique_inverse(x)), S.unique_all: lambda x: _tuple(S.UniqueAll, np.unique_all(x)),
+    **{getattr(F, name): _transform(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+    **{getattr(F, name): _transforms(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")}, M.flatten: lambda x, start=0, stop=-1: x.reshape(-1) if (start, stop) == (0, -1) else None,
+    M.diagonal: lambda x, offset=0: np.diagonal(x, offset, -2, -1),
+    C.broadcast_arrays: _together, E.astype: _astype, C.full: _full, C.zeros: _filled(0), C.ones: _filled(1), C.empty: _filled(0),
+    C.eye: _eye, C.arange: _arange, S.unique_values: Q.unique,
+}  # fmt: skip
+"""By function of nodes, the function of arrays that is the same where it answers."""
+WEIGHTS = {RULES[f]: weight for f, weight in D.WEIGHTS.items()}
+
+
+def _whole(function: Rule) -> Rule:
+    """A function of complex arrays and floats of one precision, and of numbers."""
+
+    def rule(*args: Any, **options: Any) -> Any:
+        sizes = {a.dtype.itemsize // (1 + (a.dtype.kind == "c")) for a in args if isinstance(a, np.ndarray) and a.dtype.kind in "fc"}
+        alike = len(sizes) == 1 and all(a.dtype.kind in "fc" for a in args if isinstance(a, np.ndarray))
+        return function(*args, **options) if alike else None
+
+    return rule
+
+
+COMPLEX_RULES: dict[Rule, Rule] = {
+    **{RULES[getattr(E, name)]: _whole(getattr(np, name)) for name in (
+        "add", "subtract", "multiply", "divide", "negative", "absolute", "square", "exp", "log", "sqrt", "equal", "not_equal", "isfinite", "isnan",
+    )},
+    RULES[Z.real]: lambda x: np.array(x.real), RULES[Z.imag]: lambda x: np.array(x.imag), RULES[Z.conj]: np.conjugate,
+    RULES[L.matmul]: _whole(_complex_product), RULES[R.sum]: lambda x, axis=None, keepdims=False: x.sum(axis=_axes(axis), keepdims=keepdims),
+    RULES[R.mean]: lambda x, axis=None, keepdims=False: x.mean(axis=_axes(axis), keepdims=keepdims) if x.size else None,
+    **{RULES[f]: RULES[f] for f in (
+        M.reshape_to, M.permute_dims, M.squeeze, M.expand_dims, M.broadcast_to, M.flip, M.moveaxis, M.swapaxes, M.matrix_transpose, M.transposed,
+        M.two_transposed, M.diagonal, J.concat, J.stack, I.getitem, M.flatten, E.astype, F.fft, F.ifft, F.irfft, F.hfft, F.fftn, F.ifftn, F.irfftn,
+    )},
+}  # fmt: skip
+"""By rule, the one of complex arrays."""
