@@ -31,7 +31,7 @@ from .running import buffers
 from .running.assignment import lock_of
 from .running.current_capture import current, thread
 from .trees import Structure, flatten, unflatten
-from .views import Sliced, at_once, element, is_part, known_item, link, write, written
+from .views import Sliced, at_once, element, is_part, known_item, link, pythons, write, written
 
 as_node = node_of
 
@@ -77,6 +77,7 @@ class Tensor(TensorHandle):
         known: Tensor | None = known_item(self, key)
         if known is not None:
             return known
+        key = pythons(key)
         if is_part(key, len(self.shape)):
             part: Tensor = _getitem(self, key)
             link(part, self, Sliced(key))

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
 from math import prod
+from numbers import Integral
 from types import EllipsisType, NoneType
 from typing import Any, Protocol
 
@@ -150,6 +151,14 @@ class Links:
             self.parts = [r for r in self.parts if r() is not None]
         self.room = 2 * len(found) + 16
         return found
+
+
+def pythons(key: Any) -> Any:
+    """A key with Python's own numbers in place of NumPy's, which name parts likewise; itself, where there is none."""
+    if type(key) is not tuple:
+        return int(key) if isinstance(key, Integral) and type(key) not in (int, bool) else key
+    parts = tuple(map(pythons, key))
+    return parts if any(a is not b for a, b in zip(parts, key, strict=True)) else key
 
 
 def is_part(key: Any, rank: int) -> bool:
@@ -455,7 +464,9 @@ def _basic(key: Any) -> bool:
 def known_item(tensor: Any, key: Any) -> Any:
     """What a key of numbers and slices names of what NumPy computed: a view, or an element. None where a graph has to be built, or is read."""
     known = tensor.known
-    if known is None or tensor.constant is not None or not _basic(key) or thread.capture is not None or kernels_only():
+    if known is None or tensor.constant is not None or thread.capture is not None or kernels_only():
+        return None
+    if type(key) not in BASIC and not (type(key) is tuple and BASIC.issuperset(map(type, key))):
         return None
     try:
         found = known[key]

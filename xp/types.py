@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ..ir import dtypes as D
@@ -54,9 +55,14 @@ def _type(x: Any) -> DType:
 
 def finfo(type: Any, /) -> FloatLimits:
     """The limits of a float type, or of a tensor's."""
+    kind = _type(type)
+    return _float_limits(REAL.get(kind, kind))
+
+
+@cache
+def _float_limits(kind: DType) -> FloatLimits:
     import ml_dtypes
 
-    kind = REAL.get(_type(type), _type(type))
     if not kind.is_float:
         raise TypeError(f"finfo of {kind}, which is no float type")
     f = ml_dtypes.finfo(kind.np)  # type: ignore[no-untyped-call]
@@ -102,6 +108,8 @@ def can_cast(from_: Any, to: DType, /) -> bool:
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The type of an operation on tensors, types and Python numbers."""
     kinds = [_type(a) for a in arrays_and_dtypes if not isinstance(a, (bool, int, float, complex))]
+    if kinds and len(kinds) == len(arrays_and_dtypes) and kinds.count(kinds[0]) == len(kinds):
+        return kinds[0]
     if not kinds:
         raise ValueError("result_type: at least one tensor or type is needed")
     out = REAL.get(kinds[0], kinds[0])

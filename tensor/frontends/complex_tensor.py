@@ -22,7 +22,7 @@ from ..running.assignment import lock_of
 from ..running.current_capture import current
 from ..tensor import Tensor
 from ..trees import CONTAINERS
-from ..views import Sliced, at_once, is_part, link, write, written
+from ..views import Sliced, at_once, is_part, link, pythons, write, written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,6 +109,7 @@ class ComplexTensor(Tensor):
 
     # parts and writes ---------------------------------------------------------------------------------------------
     def __getitem__(self, key: Any) -> Tensor:
+        key = pythons(key)
         part: Tensor = _getitem(self, key)
         if is_part(key, self.ndim):
             link(part, self, Sliced(_of_node(key)))

@@ -161,7 +161,7 @@ def answer(function: Callable[..., Any], rule: Rule, weight: int, args: Sequence
             longest = max(longest, a.size)
         elif type(a) is np.ndarray:
             flags = a.flags
-            if a.dtype.char not in KINDS or not flags.c_contiguous or not flags.aligned:
+            if a.dtype.char not in KINDS or not flags.aligned or not (flags.c_contiguous or (role > 0 and _order(a) is not None)):
                 return None
             longest = max(longest, a.size)
         elif type(a) not in _NUMBERS and not (type(a) is tuple and role == RESHAPE):
@@ -191,6 +191,12 @@ def answer(function: Callable[..., Any], rule: Rule, weight: int, args: Sequence
     if kind is None or prod(shape) > SMALL_ARRAY:
         return None
     return Deferred(function, rule, args, options, shape, kind, weight)
+
+
+def _order(x: Array) -> list[int] | None:
+    """The order of dimensions in which the elements of a long array lie in memory one behind the other; None where there is none."""
+    order = sorted(range(x.ndim), key=lambda d: -x.strides[d])
+    return order if x.size >= FROM and x.transpose(order).flags.c_contiguous else None
 
 
 _NUMBERS = frozenset({int, float, bool, NoneType, DType})
@@ -332,7 +338,12 @@ def _place(x: Any, steps: list[Any], leaves: list[Array], places: dict[int, int]
             return places[one]
         place = places.get(id(array))
     if place is None:
-        leaves.append(array)
-        place = places[id(array)] = -len(leaves)
+        order = None if array.flags.c_contiguous else _order(array)
+        leaves.append(np.asarray(array, order="C") if order is None else array.transpose(order))
+        place = -len(leaves)
+        if order is not None:
+            steps.append((M.permute_dims, (place,), (("axes", tuple(sorted(range(len(order)), key=order.__getitem__))),)))
+            place = len(steps) - 1
+        places[id(array)] = place
     places[one] = place
     return place

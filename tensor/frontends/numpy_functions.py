@@ -26,6 +26,7 @@ from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
 from ..ops.einsum import einsum
+from ..running.current_capture import current
 from ..running.observers import timed
 from .moved import VIEWS, ravel
 
@@ -240,6 +241,14 @@ def rounded_to(x: Any, decimals: int = 0) -> Any:
     return out.astype(x.dtype)
 
 
+def _array_of(a: Any, order: Any) -> Any:
+    """NumPy's own array, with values of its own: `np.copy` is documented to be `np.array`, and libraries use it as that. In a captured
+    function a tensor."""
+    import numpy as np
+
+    return np.array(a, order=order) if current() is None else _tensor(a).copy()
+
+
 def _einsum(*operands: Any, optimize: Any = False, **options: Any) -> Any:
     if options or not isinstance(operands[0], str):
         raise _NoTwin
@@ -265,7 +274,7 @@ def _result_type(*given: Any) -> Any:
 SPECIAL: dict[str, Callable[..., Any]] = {
     "where": where, "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
     "ravel": lambda a, order="C": ravel(_tensor(a)) if order in ("C", "K", "A") else _no_twin(),
-    "round": rounded_to, "around": rounded_to, "copy": lambda a, order="K", subok=False: _tensor(a).copy(),
+    "round": rounded_to, "around": rounded_to, "copy": lambda a, order="K", subok=False: _array_of(a, order),
     "shape": lambda a: a.shape, "ndim": lambda a: a.ndim, "iscomplexobj": lambda x: x.dtype.kind == "c", "isrealobj": lambda x: x.dtype.kind != "c",
     "size": lambda a, axis=None: a.size if axis is None else a.shape[axis],
     "real": lambda val: val.real, "imag": lambda val: val.imag, "angle": lambda z, deg=False: _degrees(_lifted(Z.angle)(z), deg),

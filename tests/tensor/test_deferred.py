@@ -74,6 +74,18 @@ def base_is_written() -> tuple[Any, Any]:
 
 
 @case
+def what_was_permuted_is_written() -> tuple[Any, Any]:
+    x = Tensor(np.stack([A, A + 1]))
+    y = x.permute(2, 0, 1) * 2 + 1
+    z = xp.exp(x.permute(1, 2, 0)) + 1
+    x[np.int64(1)][0] = 9
+    wanted = np.stack([A, A + 1])
+    late = wanted.copy()
+    late[1, 0] = 9
+    return (y, z, x), (wanted.transpose(2, 0, 1) * 2 + 1, np.exp(wanted.transpose(1, 2, 0)) + 1, late)
+
+
+@case
 def reshaped_is_written() -> tuple[Any, Any]:
     y = double()
     z = y.reshape(-1)
