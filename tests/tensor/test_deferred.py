@@ -52,6 +52,8 @@ def test_chains_are_one_kernel_with_numpys_values(monkeypatch: pytest.MonkeyPatc
             for f, w in zip(found, wanted, strict=True):
                 assert f.dtype.np == w.dtype
                 np.testing.assert_allclose(f.numpy(), w, rtol=1e-5 if x.dtype == np.float32 else 1e-12)
+            for f, w in zip(chain(xp, Tensor(x.T.copy()).T, Tensor(y)), wanted, strict=True):
+                np.testing.assert_allclose(f.numpy(), w, rtol=1e-5 if x.dtype == np.float32 else 1e-12)
     with tw.report() as done:
         chain(xp, Tensor(rows), Tensor(rows[:, 1:2].copy()))
     assert done.counts["kernels"] == 3 and not done.counts["compilations"]
