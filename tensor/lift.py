@@ -138,7 +138,8 @@ def _sizes_known(found: _Parameters, args: tuple[Any, ...], kwargs: dict[str, An
 
 def _small(function: Callable[..., Any], direct: Callable[..., Any]) -> Callable[..., Any] | None:
     """What computes a function of small tensors at once. (It imports NumPy.)"""
-    from .frontends.small_operations import RULES, prepared
+    from .frontends.small_operations import prepared
+    from .frontends.small_rules import RULES
 
     return prepared(function, RULES[direct]) if direct in RULES else None
 

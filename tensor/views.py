@@ -156,7 +156,7 @@ class Links:
 def pythons(key: Any) -> Any:
     """A key with Python's own numbers in place of NumPy's, which name parts likewise; itself, where there is none."""
     if type(key) is not tuple:
-        return int(key) if isinstance(key, Integral) and type(key) not in (int, bool) else key
+        return int(key) if isinstance(key, Integral) and not isinstance(key, int) else key
     parts = tuple(map(pythons, key))
     return parts if any(a is not b for a, b in zip(parts, key, strict=True)) else key
 
@@ -487,7 +487,7 @@ def element(tensor: Any, key: Any) -> Any:
     if deferred is None and (data is None or tensor.node.tracked):
         return None
     try:
-        value = deferred.element(_place(key, deferred.shape)) if deferred is not None else data.array[key]
+        value: Any = deferred.element(_place(key, deferred.shape)) if data is None else data.array[key]
     except IndexError:
         return None
     if getattr(value, "shape", None) != ():

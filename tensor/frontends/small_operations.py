@@ -172,6 +172,7 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
     def small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given: Any = []
         known: Any = None
+        parts: Any
         for a in args:
             kind = type(a)
             if kind is tensor:
@@ -211,7 +212,7 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
 def quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], Any]:
     """A binary operator of two tensors of one type, or of a tensor and a number, that NumPy computed and that are shorter than any that another
     way pays for: the answer of `at_once`, or None."""
-    ufunc, kinds = UFUNCS.get(RULES.get(function), (np.add, ""))
+    ufunc, kinds = UFUNCS.get(RULES.get(function, function), (np.add, ""))
     tensor = TensorHandle.made_as
     of_array = tensor.of_array
 
