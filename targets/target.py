@@ -85,7 +85,7 @@ class Target:
     @property
     def keeps_nan(self) -> bool:
         """Whether the instructions for the larger and the smaller of two floats are NaN where either is; x86's are not."""
-        return self.kind != "cpu" or self.arch != "x86_64" or self.groups
+        return self.kind != "cpu" or self.arch != "x86_64"
 
     @property
     def compares_in_adders(self) -> bool:

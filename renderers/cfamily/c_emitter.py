@@ -481,6 +481,9 @@ class CFamilyEmitter(Dialect):
         self._pieces[s.var.id] = [var]
         f = self.form(s.var)
         lo, hi = self.as_form(s.lo, f)[0], self.of(s.hi)[0]
+        inner = not any(isinstance(x, For) for x in s.body.stmts)
+        if inner and lo.isdigit() and hi.isdigit() and self.writes_out((int(hi) - int(lo)) // s.step, len(s.body.stmts)):
+            self.line("#pragma unroll")
         self.line(
             f"for ({self.type(f)} {var} = {lo}; {var} < {hi}; {var} += {s.step}) {{ // {s.label.splitlines()[0] if s.label else ''}".rstrip()
         )
@@ -493,6 +496,10 @@ class CFamilyEmitter(Dialect):
             self._pieces[r.id] = self._pieces[c.id]
             if r.dtype is bool_:
                 self._masks[r.id] = int32
+
+    def writes_out(self, trips: int, statements: int) -> bool:
+        """Whether the compiler is told to write an innermost loop out."""
+        return False
 
     def _as_carried(self, a: Val, c: Val) -> list[str]:
         return [
