@@ -1,10 +1,13 @@
 """Kernels tuned from an empty cache for `opencl` against the same kernels tuned for `cpu`, on one processor: 23 kernels and types.
 
-    python benchmarks/opencl_vs_cpu.py [--device opencl[:NAME]] [--budget 30s] [--kernel NAME ...] [--rounds 6]
+    python benchmarks/opencl_vs_cpu.py [--device opencl[:NAME]] [--budget 30s] [--kernel NAME ...] [--rounds 6] [--searches]
 
 It says something where the OpenCL driver runs on the processor that `cpu` is (PoCL, Intel's runtime). Both winners
 are then timed in turns (with `--budget 0` the start schedules are, untuned); `ratio` is cpu's time over opencl's, the median over rounds of the quotient within a round: 1
-means as fast, 0.7 is the aim. `gflops` and `gbytes_s` are of the opencl schedule's median."""
+means as fast, 0.7 is the aim. `gflops` and `gbytes_s` are of the opencl schedule's median.
+
+`--searches` times nothing afterwards: it says of each search from an empty cache how many candidates were measured, after how many seconds
+the first one (the start) was, and whether the best is better than the start beyond noise (`significant`), and by how much (`gain`)."""
 
 from __future__ import annotations
 
@@ -67,6 +70,28 @@ def built(m: Measurer, opts: Any) -> Any:
     return got
 
 
+def searched(case: str, device: str, budget: str) -> dict[str, Any]:
+    """What a search of that length gave."""
+    name, dtype, shape = CASES[case]
+    with tempfile.TemporaryDirectory() as folder:
+        found = tune(name, shape=shape, dtype=dtype, device=device, budget=budget, cache=Path(folder) / "cache.db")
+    return {
+        "kernel": name,
+        "dtype": dtype,
+        "shape": shape or {},
+        "device": device,
+        "budget": budget,
+        "seconds": round(found.seconds, 2),
+        "first_after_s": round(found.history[0]["seconds"], 2) if found.history else None,
+        "counts": dict(found.counts),
+        "start_ms": found.start_s and round(found.start_s * 1e3, 3),
+        "ms": found.t_min and round(found.t_min * 1e3, 3),
+        "gain": found.gain and round(found.gain, 3),
+        "significant": found.significant,
+        "message": found.message,
+    }
+
+
 def main() -> None:
     """Print one JSON line a kernel."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -74,8 +99,12 @@ def main() -> None:
     p.add_argument("--kernel", nargs="*", choices=list(CASES), default=list(CASES))
     p.add_argument("--budget", default="30s")
     p.add_argument("--rounds", type=int, default=6)
+    p.add_argument("--searches", action="store_true")
     args = p.parse_args()
     for case in args.kernel:
+        if args.searches:
+            print(json.dumps(searched(case, args.device, args.budget)), flush=True)
+            continue
         name, dtype, shape = CASES[case]
         found = {device: chosen(name, shape, dtype, device, args.budget) for device in (args.device, "cpu")}
         kernel = named_kernels.make(name, shape, dtype)
