@@ -40,7 +40,7 @@ def main() -> int:
     p.add_argument("--kernel", default=",".join(named_kernels.NAMES))
     p.add_argument("--dtype", default="float32", help="several with commas; kernels that do not take one are left out")
     p.add_argument("--first", type=int, default=1 << 10, help="start schedules of each")
-    p.add_argument("--each", action="store_true", help="a line for each seed")
+    p.add_argument("--each", action="store_true", help="a line for each start schedule")
     args = p.parse_args()
     bad = 0
     for dtype in args.dtype.split(","):

@@ -196,9 +196,12 @@ class _Choice:
         opts = self.trials.legal_at_once(wish)
         if opts is None:
             return None
-        if opts not in self.found and self.f.target.kind == "gpu" and not buildable(self.trials.apply(opts)):
-            return None
-        return self.found.setdefault(opts, self.trials.seconds(opts))
+        if opts not in self.found:
+            doubt = build_doubt(self.trials.apply(opts)) if self.f.target.kind == "gpu" else 1.0
+            if doubt == math.inf:
+                return None
+            self.found[opts] = doubt * self.trials.seconds(opts)
+        return self.found[opts]
 
     def ask_all(self, wishes: Iterable[Opts]) -> None:
         """Ask about wishes in turn, until enough was asked."""
@@ -331,6 +334,11 @@ MERGED = 1100
 """The same where a fold's partial results are merged as well."""
 REGISTERS = 224
 """Registers above which a thread's are likely to be spilled."""
+TIGHT = 288
+"""Registers that a compiler often still fits into those of a thread, since not all of a fold's are needed at once (attention's backward
+pass, head size 128: 246 to 294 by the estimate spill 0 to 44 bytes, 296 and more 1100; NVRTC 13.0)."""
+DOUBT = 2.0
+"""By how much such a schedule must be faster."""
 SAFE = 0.75
 """The share of a multiprocessor's registers that a group may be expected to take: estimates are about that good."""
 ALIKE = 2
@@ -352,8 +360,8 @@ def _gpu_ranked(f: StartFacts) -> list[Opts]:
             if opts is None:
                 continue
             s = trials.apply(opts)
-            if s.hash not in ranked and s.effects <= f.allowed and buildable(s):
-                ranked[s.hash] = (estimate_gpu(s), str(opts), opts)
+            if s.hash not in ranked and s.effects <= f.allowed and (doubt := build_doubt(s)) < math.inf:
+                ranked[s.hash] = (doubt * estimate_gpu(s), str(opts), opts)
     return _varied([opts for _, _, opts in sorted(ranked.values())])
 
 
@@ -378,20 +386,22 @@ def _varied(found: list[Opts]) -> list[Opts]:
     return first + later
 
 
-def buildable(s: Scheduled) -> bool:
-    """Whether a compiler is likely to build it soon, without spilling registers; and whether a warp alone does not fill
-    a multiprocessor's shared memory."""
+def build_doubt(s: Scheduled) -> float:
+    """By what to multiply the time that the model says: 1 where a compiler is likely to build it soon, without spilling registers; more
+    where it may not; infinity where it will not, or where a warp alone fills a multiprocessor's shared memory."""
     if s.phases:
-        return all(buildable(p) for p in s.phases)
+        return max(build_doubt(p) for p in s.phases)
     if s.target.kind != "gpu" or not s.opts:
-        return True
+        return 1.0
     shared = sum(st.bytes for st in s.stages.values())
-    if s.group <= s.target.warp and shared > LEAST_WARP:
-        return False
     merges = any(isinstance(i, FoldItem) for i in s.items)
-    registers = thread_registers(s, chip_of(s.target, DEFAULT.gpu))
-    room = register_limit(s, DEFAULT.gpu) if consumers(s) else min(REGISTERS, SAFE * DEFAULT.gpu.file / max(1, s.group))
-    return statements(s, DEFAULT.gpu) <= (MERGED if merges else LONG) and registers <= room
+    if (s.group <= s.target.warp and shared > LEAST_WARP) or statements(s, DEFAULT.gpu) > (MERGED if merges else LONG):
+        return math.inf
+    g, registers = DEFAULT.gpu, thread_registers(s, chip_of(s.target, DEFAULT.gpu))
+    if registers <= (register_limit(s, g) if consumers(s) else min(REGISTERS, SAFE * g.file / max(1, s.group))):
+        return 1.0
+    tight = merges and not consumers(s) and registers <= TIGHT and min(g.registers, registers) * s.group <= g.file
+    return DOUBT if tight else math.inf
 
 
 # templates ------------------------------------------------------------------------------------------------------------

@@ -292,8 +292,8 @@ def warpgroup_product(kernel: Kernel, p: TensorProduct, w: Warpgroups) -> Opts:
 
 
 # folds ----------------------------------------------------------------------------------------------------------------
-TILES = (32, 64, 128)
-"""Elements of the folded axis in a tile."""
+TILES = (32, 64, 128, 16)
+"""Elements of the folded axis in a tile; the last where registers are short."""
 WARPS = (4, 8)
 DEPTHS = (2, 1)
 WIDE = 128
@@ -506,7 +506,7 @@ class TensorFolds(StartRule):
     """Folds whose sums of products matrix instructions make."""
 
     name = "folds by matrix instructions"
-    quick_places = tuple(range(QUICK_GUESSES))
+    quick_places = tuple(2 * len(WARPS) * len(DEPTHS) * i + keep for i in range(len(TILES)) for keep in (0, 1))  # of each tile
 
     def guesses(self, f: StartFacts) -> Iterator[Opts]:
         return tensor_folds(f.kernel, f.target, f.allowed)
