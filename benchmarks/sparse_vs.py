@@ -15,6 +15,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ STRUCTURES = ("banded", "tridiagonal", "random", "power law", "blocks", "one den
 BAND = ("banded", "tridiagonal")
 
 
+@cache
 def structure(name: str) -> tuple[Array, Array, int]:
     """(where rows begin, columns, how many columns there are): sorted in each row."""
     rng = np.random.default_rng([1, *name.encode()])

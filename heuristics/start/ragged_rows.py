@@ -24,6 +24,8 @@ BESIDE, PICKED, LONG_ROWS = 8, 8, 32
 """Rows whose sums are made together, how many entries are gathered at once, and from which mean on rows are long."""
 SHORT_PICKED = 6
 """Up to which mean lanes go along regular rows where entries say what is gathered."""
+ONE_STEP = 16
+"""Entries of a step that most rows end in, where the processor foresees no end."""
 LONG_STEPS = 4
 """Vectors of long rows that are read in a step."""
 COLUMNS = 8
@@ -80,7 +82,7 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
                 yield (*lanes, *items) if f.threads > 1 else lanes
                 continue
             if gathered(n, axis):  # (most rows that end anywhere end in one step, if it is wide)
-                entries = min(f.lanes, PICKED) if regular(data) or mean > f.lanes else f.lanes
+                entries = min(f.lanes, PICKED) if regular(data) or mean > ONE_STEP else ONE_STEP
             else:
                 entries = f.lanes * (1 if mean <= LONG_ROWS else LONG_STEPS)
             beside = (opt("UPCAST", site_name(rows[0]), min(BESIDE, extent(rows[0]))),)

@@ -24,7 +24,7 @@ from ...ir.node import Node, axes_of, const, sym, walk
 from ...ir.node_text import order_key
 from ...ir.operators import substitute
 from ...ir.skipped_tiles import conjuncts
-from ...opts.analysis.ragged import LEAST, conditions, known_before, one_step, rows_apart, scatters, sides, worth
+from ...opts.analysis.ragged import LEAST, conditions, known_before, length_of_a_row, one_step, rows_apart, scatters, sides, worth
 from ...opts.analysis.ragged import LONG as WRITTEN
 from ...opts.analysis.thresholds import cuttable, operations
 from ...opts.axis_plan import Part
@@ -123,6 +123,7 @@ def _numbers(low: Lowering, nest: Nest, data: Node, span: tuple[int, int]) -> tu
     mine = [p for p in ev.regs if p.axis in axes_of(data)]
     each = list(dict.fromkeys(ev.value(data, {**asg, **low.scope.copies}) for asg in ev.assignments(mine)))
     known = value_range(data)
+    known = (0, known[1]) if length_of_a_row(data) else known
     return _number(low, each, "min", span, known), _number(low, each, "max", span, known)
 
 

@@ -136,10 +136,10 @@ def rows_apart(sched: Scheduled, nest: Nest) -> tuple[Part, ...]:
 
 def one_step(sched: Scheduled, nest: Nest, part: Part, data: Node) -> bool:
     """Whether most rows end in the first step of a loop over their entries: every step is masked then, and is one piece of code, since
-    a branch on whether a step is whole costs more than its mask."""
+    a branch on whether a step is whole costs more than its mask. (Processors that cannot gather have no masks.)"""
     mean = entries_of_a_row(data, ix.upper(part.axis.arg.extent))
     block = sched.plans[part.axis].block
-    return mean is not None and 1 < block >= mean and not rest_alone(sched, nest)
+    return mean is not None and 1 < block >= mean and sched.target.gathers and not rest_alone(sched, nest)
 
 
 def rest_alone(sched: Scheduled, nest: Nest) -> bool:
@@ -221,6 +221,22 @@ def entries_of_a_row(data: Node, extent: int) -> float | None:
     return extent / max(1, prod(ix.upper(a.arg.extent) for a in axes_of(data)))
 
 
+def length_of_a_row(data: Node) -> bool:
+    """Whether data is an element of an ascending vector less one before it, which is never below 0."""
+    terms, c = ix.parts(data)
+    ends = {k: t.src[0] if t.op == "cast" else t for t, k in terms.items()}
+    if len(terms) != 2 or ends.keys() != {1, -1} or c < 0 or any(t.op != "load" for t in ends.values()):
+        return False
+    (buffer, at, mask), (first, begin, less) = load_parts(ends[1]), load_parts(ends[-1])
+    return (
+        buffer is first
+        and buffer.ascending
+        and mask is less is None
+        and at[:-1] == begin[:-1]
+        and ix.bounds(ix.add(at[-1], begin[-1], -1))[0] > 0
+    )
+
+
 def regular(data: Node) -> bool:
     """Whether data says where rows end, most of which are as long as those beside them."""
     return any(n.op == "load" and load_parts(n)[0].regular for n in walk(data))
@@ -244,7 +260,7 @@ def row_loops(sched: Scheduled, nest: Nest) -> tuple[float, float]:
             if mean is not None:
                 loops = prod(ix.upper(a.arg.extent) for a in axes_of(data)) / _rows_beside(sched, nest, data)
                 block = sched.plans[axis].block  # (whole steps, and what is left of a row, each have a loop)
-                return loops, 0.0 if regular(data) else (1 + (block < mean)) * loops * min(1.0, 2 * sqrt(mean) / block)
+                return loops, 0.0 if regular(data) else (1 + (1 < block < mean)) * loops * min(1.0, 2 * sqrt(mean) / block)
     return 0.0, 0.0
 
 

@@ -51,6 +51,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
 
     Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
     check("jit", function=function)
+    for name in options.keys() - JitSettings.__annotations__:
+        raise TypeError(f"jit() has no option {name!r}: its options are {', '.join(JitSettings.__annotations__)}")
     made = JitOptions(**cast("dict[str, Any]", options))
     wrapped = NumpyJitted if made.numpy else Jitted
     return (lambda f: wrapped(f, made.of(f))) if function is None else wrapped(function, made.of(function))

@@ -14,7 +14,7 @@ ARGUMENTS = {
 
 METHODS = {
     "clamp": "clip(min, max)", "t": "T", "cat": "xp.concat([x, y])", "concat": "xp.concat([x, y])",
-    "stack": "xp.stack([x, y])", "chunk": "split(n)", "amax": "max(axis=...)", "amin": "min(axis=...)", "numel": "size",
+    "stack": "xp.stack([x, y])", "chunk": "split(n)", "amax": "max(axis=...)", "amin": "min(axis=...)", "numel": "size", "clone": "copy()",
     "masked_fill": "xp.where(mask, value, x)", "masked_fill_": "xp.where(mask, value, x)",
     "add_": "x += y", "sub_": "x -= y", "mul_": "x *= y", "div_": "x /= y", "zero_": "x[...] = 0", "fill_": "x[...] = value",
     "copy_": "x[...] = y", "at": "x[key] = value, or index_put", "type": "astype(dtype)", "half": "astype(xp.float16)",
@@ -54,6 +54,7 @@ FUNCTIONS = {
     "vmap": "tilewright.vmap",
     "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "average": "xp.mean", "diag": "x.diagonal()", "identity": "xp.eye",
     "tensor_split": "x.split", "atleast_1d": "xp.reshape", "swapdims": "x.swapaxes(i, j)", "t": "x.T",
+    "segment_sum": "tilewright.sparse.segment_sum", "segment_max": "tilewright.sparse.segment_max",
     "argwhere": "xp.nonzero", "rint": "xp.round", "fix": "xp.trunc",
     "histogram": "numpy.histogram, outside of jit",
 }  # fmt: skip
