@@ -121,12 +121,11 @@ def _segments(name: str, data: Any, indptr: Any, combine: str) -> Tensor:
 
 def _integers(name: str, given: Any) -> Tensor:
     """A vector of integers as a tensor."""
-    if not isinstance(given, Tensor):
-        found = np.asarray(given)
-        given = Tensor(found if found.size else found.astype(np.int64))  # (an empty list has no type)
-    if len(given.shape) != 1 or not given.dtype.is_int:
-        raise UsageError(f"{name} is {given.dtype}{list(given.shape)}; give a vector of integers{at(user_line())}")
-    return given
+    array = np.asarray([] if isinstance(given, Tensor) else given)
+    found = given if isinstance(given, Tensor) else Tensor(array if array.size else array.astype(np.int64))  # (an empty list has no type)
+    if len(found.shape) != 1 or not found.dtype.is_int:
+        raise UsageError(f"{name} is {found.dtype}{list(found.shape)}; give a vector of integers{at(user_line())}")
+    return found
 
 
 def _regular_offsets(who: str, given: Any, entries: int) -> bool:

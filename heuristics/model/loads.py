@@ -66,9 +66,9 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     k *= core.recomputed if _apart(body, indices) > core.addresses else 1
     each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else 1.0
     masked = mask is not None and buffer.name not in s.stages
+    branches = s.target.kind == "cpu" and not s.target.gathers and mask is not None and any(m.op == "load" for m in walk(mask))
     mask_cost = core.masked_vector if lane is not None else core.masked_scalar
-    if masked and lane is not None and not s.target.gathers and s.target.kind == "cpu" and any(m.op == "load" for m in walk(mask)):
-        mask_cost = body.width * (1 + core.masked_scalar)  # (a branch for each lane, which data decides)
+    mask_cost = body.width * (1 + core.masked_scalar) if branches and lane is not None else mask_cost  # (data decides about each lane)
     return arith, loads + k * each * _aliasing(body, buffer, indices) + (k * mask_cost if masked else 0)
 
 
