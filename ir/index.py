@@ -75,6 +75,9 @@ def _text(node: Node, names: dict[str, str], text: Callable[[Node], str]) -> str
         return str(int(node.arg))
     if op == "sym" and node.arg.name in names:
         return names[node.arg.name]
+    low = node.src[0] if op == "min" and len(node.src) == 2 and node.src[1] == const(1) else node
+    if low.op == "max" and len(low.src) == 2 and low.src[1] == const(0):  # whether something is positive: no calls
+        return f"({text(low.src[0])} > 0)"
     v = [text(s) for s in node.src]
     if op == "sum":
         coeffs, c = node.arg

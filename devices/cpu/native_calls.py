@@ -6,6 +6,7 @@ import ctypes
 import struct
 import threading
 import time
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -36,10 +37,6 @@ class _Words:
         self.put = struct.Struct(f"={count}q").pack_into
         self.table = ctypes.addressof(self._table), len(places)
         self.arguments = *self.table, ctypes.addressof(self.words)
-
-    def filled(self, words: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-        """Other words that the same table may copy."""
-        return (ctypes.c_int64 * max(len(words), 1))(*words)
 
 
 class NativeCalls:
@@ -161,8 +158,8 @@ class NativeCalls:
             if words is None:
                 if len(self._sized) >= SIZED:
                     self._sized.clear()
-                made = self._counts.filled(self._computed(*values))
-                words = self._sized[values] = (*self._counts.table, ctypes.addressof(made)), made
+                made = array("q", self._computed(*values))
+                words = self._sized[values] = (*self._counts.table, made.buffer_info()[0]), made
             self._native.scatter(*words[0])
         self._values = values
         magnitude = tuple([v.bit_length() for v in values])

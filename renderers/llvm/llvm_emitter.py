@@ -153,6 +153,8 @@ class LlvmEmitter:
         """Indices whose addresses must be in one register."""
         self.chosen = chosen
         """Vectors that must be made before they are stored."""
+        self.here = False
+        """Whether what is read now must be read in this block."""
         self.where: dict[int, str] = {}
         """Where values were loaded from, without a mask."""
         self.whole: set[int] = set()

@@ -5,13 +5,13 @@ Targets without masked instructions get branches from LLVM's own expansion; a ma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import gcd
 
 from ...ir.errors import BuildError
 from ...program.facts import mask_pieces, masked_in_pieces
 from ...program.ops import HINTS, READS, RENDERED, WRITES
-from ...program.program import Instr, Mem, Program, Val, statements
+from ...program.program import For, Instr, Mem, Phase, Program, Val, statements
 from .gathers import by_element, common, gathered
 from .llvm_emitter import SCALAR, LlvmEmitter, memory, splat, suffix, type_of, vector
 
@@ -124,6 +124,23 @@ def broadcast_addresses(program: Program) -> set[Val]:
     return found
 
 
+def broadcasts(phase: Phase, program: Program) -> dict[Val, tuple[Instr, Instr]]:
+    """Vectors whose lanes are all one element of an argument that nobody writes here: the instructions that read and spread it."""
+    code = [s for s in statements(phase.body) if isinstance(s, Instr)]
+    written = {s.mem.base for s in code if s.op in WRITES and s.mem.space == "param"} | set(program.shared_params)
+    read = {s.out: s for s in code if s.op == "load" and len(s.args) == 1 and s.mem.space == "param" and s.mem.base not in written}
+    return {s.result: (read[s.args[0]], s) for s in code if s.op == "splat" and s.args[0] in read}
+
+
+def read_inside(s: For, spread: Mapping[Val, tuple[Instr, Instr]], most: int) -> list[Val]:
+    """Vectors that a loop without loops inside takes from outside, of `spread`, where they are more than `most`: read again in the loop, each is part
+    of the instruction that uses it (AVX-512), and else it would lie on the stack, as a whole vector."""
+    body = [x for x in s.body.stmts if isinstance(x, Instr)]
+    made = {x.out for x in body}
+    found = dict.fromkeys(a for x in body for a in x.args if a in spread and a not in made)
+    return list(found) if len(body) == len(s.body.stmts) and len(found) > most else []
+
+
 def stored_choices(program: Program) -> set[Val]:
     """Vectors of one register that are stored where one of the two comes from that they are chosen of."""
     found: set[Val] = set()
@@ -141,9 +158,9 @@ def _masked(v: Val) -> bool:
     return v.dtype.size in (4, 8) and v.lanes * v.dtype.size in (16, 32)
 
 
-def in_one_register(address: str) -> str:
-    """The instruction that keeps an address from becoming part of the access."""
-    return f'call ptr asm "", "=r,0"(ptr {address})'
+def in_one_register(address: str, here: bool = False) -> str:
+    """The instruction that keeps an address from becoming part of the access. `here`: and what is read there from being read before a loop."""
+    return f'call ptr asm {"sideeffect " if here else ""}"", "=r,0"(ptr {address})'
 
 
 def apart(ty: str, value: str) -> str:
@@ -167,9 +184,9 @@ def _address(e: LlvmEmitter, mem: Mem, index: Val) -> str:
         key = (pointer, memory(mem.dtype), at)
         if key not in e.addresses:
             found, first = e.emit(f"getelementptr {key[1]}, ptr {pointer}, i64 {at}"), 0
-            if index in e.single:  # (what is added to all of them is part of it, so that the rest is short)
+            if e.here or index in e.single:  # (what is added to all of them is part of it, so that the rest is short)
                 whole = e.emit(f"getelementptr i8, ptr {found}, i64 {offset}") if offset else found
-                found, first = e.emit(in_one_register(whole)), offset
+                found, first = e.emit(in_one_register(whole, e.here)), offset
             e.addresses[key] = (found, first)
         pointer, first = e.addresses[key]
         offset -= first

@@ -13,7 +13,7 @@ from ...program.program import Block, For, If, Instr, Phase, Program, Val
 from ...targets.target import Target
 from . import gathers, llvm_memory, llvm_ops
 from .llvm_emitter import LlvmEmitter, symbol, type_of
-from .llvm_memory import broadcast_addresses, stored_choices, updated_addresses
+from .llvm_memory import broadcast_addresses, broadcasts, read_inside, stored_choices, updated_addresses
 
 _LEVELS = (
     ("x86-64-v4", frozenset({"sse41", "avx2", "fma", "f16c", "avx512"})),
@@ -62,6 +62,7 @@ class PhaseWriter(LlvmEmitter):
         for given, v in zip(self.program.symbols, phase.vars, strict=True):
             self.names[v.id] = f"%{symbol(given.arg.name + '.s')}"
         self.names[phase.item.id] = "%item"
+        self._spread = broadcasts(phase, self.program) if self.target.broadcasts_operands else {}
         self.label("items")
         self.lines.append("  %item = phi i64 [ %lo, %entry ], [ %item.next, %next ]")
         self._block(phase.body)
@@ -150,7 +151,10 @@ class PhaseWriter(LlvmEmitter):
         for v in s.carried:
             self.names[v.id] = f"%v{self.fresh()}"
             self.carried.add(v.id)
+        outside = self._read_again(s)
         self._block(s.body)
+        for known, old in zip((self.names, self.where), outside, strict=True):
+            known |= old
         end = self.block
         phis = [f"  {var} = phi i64 [ {lo}, %{before} ], [ {bump}, %{end} ]"]
         for v, a, y in zip(s.carried, start, s.yields, strict=True):
@@ -165,6 +169,17 @@ class PhaseWriter(LlvmEmitter):
         for r, y, a in zip(s.results, s.yields, start, strict=True):
             # where the loop runs at least once, what the last iteration yields is visible here
             self.names[r.id] = self._either(r, (a, before), (self.of(y), end)) if s.maybe else self.of(y)
+
+    def _read_again(self, s: For) -> tuple[dict[int, str], dict[int, str]]:
+        """Read in a loop what is too much for the registers; the operands of the same values outside, and where they were loaded from."""
+        again = [x for v in read_inside(s, self._spread, self.target.registers) for x in self._spread[v]]
+        ids = [x.result.id for x in again]
+        outside = {i: self.names[i] for i in ids}, {i: self.where[i] for i in ids if i in self.where}
+        self.here = True
+        for x in again:
+            self.names[x.result.id] = OPS[x.op](self, x)
+        self.here = False
+        return outside
 
     def _branch(self, s: For, start: list[str], before: str, after: str) -> None:
         """The body of a loop that runs once or not at all. (What a loop carries would have places of its own beside what is after it.)"""

@@ -351,6 +351,17 @@ def test_elements_that_are_broadcast_side_by_side_have_one_register_of_an_addres
     assert [t.count(BARRIER) for t in texts] == [kept, 0, 0]
 
 
+@pytest.mark.parametrize(("name", "kept"), [("v4", 1), ("v3", 0), ("neon", 0)])
+def test_elements_that_are_too_many_for_the_registers_are_read_in_the_loop(name: str, kept: int) -> None:
+    """48 rows and steps, whose sums are held by columns, would lie on the stack; 16 fit in registers."""
+    target, product = targets.named(name), make("matmul", {"m": 12, "n": 64, "k": 30})
+    tiles = [parse(tile) for tile in ("Um12 Un16 Rk4 Mk<n", "Um4 Un16 Rk4 Mk<n")]
+    assert [render(lower(apply(product, tile, target)), target).text.count("asm sideeffect") for tile in tiles] == [kept, 0]
+    a, b = (np.arange(m * n, dtype=np.float32).reshape(m, n) % 7 for m, n in ((12, 30), (30, 64)))
+    for tile in tiles:
+        np.testing.assert_array_equal(best(product, opts=tile, threads=1)(a, b), a @ b)
+
+
 # LLVM is not trusted: every operation, on every type, under masks of every length, at every level of this processor,
 # against the interpreter, bit for bit. `make test` takes a part. `make test-thorough` takes all of it, once for each
 # version of LLVM (`support/passed.py`).
