@@ -173,28 +173,28 @@ def widths(x: Tensor, padding: Any) -> list[tuple[int, int]]:
     return found
 
 
+def bordered(x: Tensor, padding: Any, value: Any = 0, mode: str = "constant") -> Any:
+    """A border of one number or of the array's own elements; a negative width cuts."""
+    wide = widths(x, padding)
+    found = x.pad([(max(a, 0), max(b, 0)) for a, b in wide], value, mode)
+    if min(padding, default=0) >= 0:
+        return found
+    return found[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(wide, found.shape, strict=True))]
+
+
 @operator("constant_pad_nd")
 def constant_pad(out: Any, /, x: Tensor, pad: Any, value: Any = 0) -> Any:
-    """A border of one number; a negative width cuts."""
-    wide = widths(x, pad)
-    cut = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(wide, x.shape, strict=True))
-    x = x[cut] if any(a < 0 or b < 0 for a, b in wide) else x
-    return x.pad([(max(a, 0), max(b, 0)) for a, b in wide], value)
+    """A border of one number."""
+    return bordered(x, pad, value)
 
 
 @operator("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
 def reflection_pad(out: Any, /, x: Tensor, padding: Any) -> Any:
     """A border that mirrors what is inside of the last element."""
-    return refuse("reflection of cut edges") if min(padding) < 0 else x.pad(widths(x, padding), 0, "reflect")
+    return bordered(x, padding, mode="reflect")
 
 
 @operator("replication_pad1d", "replication_pad2d", "replication_pad3d")
 def replication_pad(out: Any, /, x: Tensor, padding: Any) -> Any:
-    """A border of the last elements: a gather of clamped places along each axis."""
-    for axis, (before, after) in enumerate(widths(x, padding)):
-        if before < 0 or after < 0:
-            refuse("replication of cut edges")
-        if before or after:
-            n = x.shape[axis]
-            x = x.take((xp.arange(n + before + after) - before).clip(0, n - 1), axis=axis)
-    return x
+    """A border of the last elements."""
+    return bordered(x, padding, mode="edge")
