@@ -21,6 +21,7 @@ from ...opts.defaults import fit, one_by_one, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fuse import with_rows
+from ..machine import DEFAULT
 from ..model.loads import lanes_in_groups
 from .start_rule import Numbers, StartFacts, StartRule
 
@@ -35,6 +36,8 @@ LEAST = 4
 """Vectors of a sum from which on its lanes may be added up in the end."""
 RAGGED = 0.25
 """Share of a sum's vectors that may be idle."""
+FEW = 12
+"""Rows up to which a panel of the other matrix costs more than vectors that lie in two lines each: half as long again, measured."""
 
 
 class RowsAgainstRows(StartRule):
@@ -53,12 +56,21 @@ class RowsAgainstRows(StartRule):
             along = next((a for a in n.reduce_axes if _lies_along(n, a, lanes)), None)
             if along is None or extent(along) < LEAST * lanes or waste(extent(along), lanes) > RAGGED:
                 continue
+            if _begins_anywhere(f, n, along) and all(extent(a) > FEW for a in _two_axes(n, along)):
+                continue
             grid = max((a for a in f.shared if a in n.axes), key=extent, default=None)
             outer = () if grid is None else (opt("PARALLEL", site_name(grid)),)
             for a, b in sorted(permutations(_two_axes(n, along), 2), key=lambda p: -extent(p[0])):  # (few rows are columns of the tile)
                 for rows, columns in tiles:
                     tile = [opt("UPCAST", site_name(x), k) for x, most in ((a, rows), (b, columns)) if (k := fit(extent(x), most)) > 1]
                     yield (opt("UPCAST", site_name(along), lanes), *tile, *outer)
+
+
+def _begins_anywhere(f: StartFacts, nest: Nest, along: Node) -> bool:
+    """Whether almost every vector along two matrices of numbers as they are lies in two lines: their rows are no halves of lines long."""
+    plain = f.main is not None and f.main.nest is nest and not (f.main.wide_value or f.main.tall_value)
+    pitches = [k * b.dtype.size for b, i in _reads(nest, along) for a, k in strides_of(b, i).items() if a is not along and isinstance(k, int)]
+    return plain and f.target.vector_bytes == DEFAULT.caches.line and all(p % (DEFAULT.caches.line // 2) for p in pitches)
 
 
 def _lies_along(nest: Nest, axis: Node, lanes: int) -> bool:
