@@ -37,7 +37,7 @@ LEAST = 4
 RAGGED = 0.25
 """Share of a sum's vectors that may be idle."""
 FEW = 12
-"""Rows up to which a panel of the other matrix costs more than vectors that lie in two lines each: half as long again, measured."""
+"""Rows up to which panels of the other matrix cost more than they save."""
 
 
 class RowsAgainstRows(StartRule):
@@ -56,7 +56,7 @@ class RowsAgainstRows(StartRule):
             along = next((a for a in n.reduce_axes if _lies_along(n, a, lanes)), None)
             if along is None or extent(along) < LEAST * lanes or waste(extent(along), lanes) > RAGGED:
                 continue
-            if _begins_anywhere(f, n, along) and all(extent(a) > FEW for a in _two_axes(n, along)):
+            if _are_packed(f, n, along) and all(extent(a) > FEW for a in _two_axes(n, along)):
                 continue
             grid = max((a for a in f.shared if a in n.axes), key=extent, default=None)
             outer = () if grid is None else (opt("PARALLEL", site_name(grid)),)
@@ -66,11 +66,15 @@ class RowsAgainstRows(StartRule):
                     yield (opt("UPCAST", site_name(along), lanes), *tile, *outer)
 
 
-def _begins_anywhere(f: StartFacts, nest: Nest, along: Node) -> bool:
-    """Whether almost every vector along two matrices of numbers as they are lies in two lines: their rows are no halves of lines long."""
-    plain = f.main is not None and f.main.nest is nest and not (f.main.wide_value or f.main.tall_value)
-    pitches = [k * b.dtype.size for b, i in _reads(nest, along) for a, k in strides_of(b, i).items() if a is not along and isinstance(k, int)]
-    return plain and f.target.vector_bytes == DEFAULT.caches.line and all(p % (DEFAULT.caches.line // 2) for p in pitches)
+def _are_packed(f: StartFacts, nest: Nest, along: Node) -> bool:
+    """Whether panels of one matrix are quicker for all but few rows: two matrices of numbers as they are, with few registers (and sums that
+    take few of them), or where rows are no halves of lines long, so that almost every vector lies in two lines."""
+    read, line = _reads(nest, along), DEFAULT.caches.line
+    if f.main is None or f.main.nest is not nest or any(b.dtype is not nest.expr.dtype for b, _ in read):
+        return False
+    pitches = [k * b.dtype.size for b, i in read for a, k in strides_of(b, i).items() if a is not along and isinstance(k, int)]
+    few = f.target.registers < 32 and "fma" in f.target.features
+    return few or (f.target.vector_bytes == line and all(p % (line // 2) for p in pitches))
 
 
 def _lies_along(nest: Nest, axis: Node, lanes: int) -> bool:

@@ -7,7 +7,7 @@ from checks import check_compiled
 from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, starts
 from tilewright.heuristics.model.loads import lanes_in_groups
-from tilewright.heuristics.start import StartFacts
+from tilewright.heuristics.start import StartFacts, quick_starts
 from tilewright.heuristics.start.dot_products import RowsAgainstRows
 from tilewright.ir import Kernel, KernelBuilder, axis, cast, float32, int32, uint8
 from tilewright.ir.buffer import Buffer
@@ -45,6 +45,8 @@ def test_few_rows_against_rows_are_not_packed(level: str) -> None:
     assert any(o.op == "UPCAST" and o.on == "k" for o in starts(kernel, target, 1)[0])
     kernel = normalise(named_kernels.make("matmul_nt", {"m": 192, "n": 192, "k": 192}))
     assert not any(o.op == "UPCAST" and o.on == "k" for o in starts(kernel, target, 1)[0]), "a packed panel is used often enough"
+    kernel = normalise(named_kernels.make("matmul_nt", {"m": 33, "n": 700, "k": 777}))  # rows that begin anywhere
+    assert any(o.op == "STAGE" for o in quick_starts(kernel, target)[0]) == (level != "x86-64-v2")
 
 
 def test_none_where_an_operand_lies_across_the_sum() -> None:
