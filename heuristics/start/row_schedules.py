@@ -46,7 +46,7 @@ class Rows(StartRule):
             shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
         if any(gathers(n) for n in f.nests):
             # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
-            shapes += [(8, 4), (8, 8), (2, 4), (1, 4)]
+            shapes += [(v, 1) for v in _whole_gathered(f)] or [(8, 4), (8, 8), (2, 4), (1, 4)]
         return ({"vectors": v, "copies": c, "stage": stage} for v, c in shapes for stage in (1, 0))
 
     def schedule(self, f: StartFacts, where: Kernel, p: Numbers) -> Opts:
@@ -56,7 +56,7 @@ class Rows(StartRule):
         def row(vectors: int, copies: int = 1) -> Opts:
             return self.schedule(f, f.kernel, {"vectors": vectors, "copies": copies, "stage": 1})
 
-        out = [row(8, 8), row(8, 4)] if any(gathers(n) for n in f.nests) else []
+        out = (list(map(row, _whole_gathered(f))) or [row(8, 8), row(8, 4)]) if any(gathers(n) for n in f.nests) else []
         if any(o.op == "FUSE" for o in row(1)):  # more accumulators
             out += [row(2), row(4), row(1)]
         return [*out, *([row(4, 2)] if len(f.nests) > 1 else []), row(8), row(4)]
@@ -75,6 +75,12 @@ class Rows(StartRule):
 
         sizes: dict[str, tuple[int, ...]] = {"vectors": (1, 2, 4, 8, 16), "stage": (0, 1), "copies": (1, 2, 4, 8), "nt": (0, 1)}
         yield Template(self.name, {**sizes, "fetch": (0, 1)} if fetched else sizes, make)
+
+
+def _whole_gathered(f: StartFacts) -> set[int]:
+    """Vectors of short gathered rows: what chooses one is read once for all of them, and no others are taken beside it."""
+    widths = {extent(a) for n in f.nests if gathers(n) for a in contiguous(f.kernel, n)[:1]}
+    return {-(-w // f.lanes) for w in widths if f.lanes < w <= 8 * f.lanes and waste(w, f.lanes) <= 0.25}
 
 
 def by_points(n: Nest) -> bool:
