@@ -6,7 +6,7 @@ from typing import Any
 
 from .... import xp
 from ....tensor import Tensor
-from .table import as_result, operator, refuse, wanted
+from .table import as_result, operator, wanted
 
 END = 1 << 60
 """A slice's end above this means the end of the axis."""
