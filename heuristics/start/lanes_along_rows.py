@@ -16,6 +16,7 @@ from ...ir import index as ix
 from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
 from ...ir.node import Node
+from ...opts.access import strides_of
 from ...opts.analysis.dot_instructions import fitting
 from ...opts.analysis.interior import interior
 from ...opts.analysis.structure import Contraction, extent, shared_axes
@@ -240,7 +241,7 @@ def window_grid(
             out += [opt("TILE", str(a.arg.name), fits[-1])] if step < fits[-1] < length else []
             break
         one[a] = step
-    if masked(c):
+    if masked(c) or (moved and _apart(c)):
         return [*out, *grid, *moved, opt("STAGE", c.wide.name, at=at, order="row")]
     if not c.plain or read_bytes(c, {}) <= NEAR_IMAGE * target.l2:
         return [*out, *grid, *moved]
@@ -286,6 +287,12 @@ def _by_rows(found: LanesAlongRows, amount: int, target: Target, threads: int, c
 def masked(c: Contraction) -> bool:
     """Whether the image has borders, beyond which it is 0."""
     return any(mask is not None for b, _, mask in loads(c.nest.expr) if b is c.wide)
+
+
+def _apart(c: Contraction) -> bool:
+    """Whether the elements under a window of one step lie apart in the image, as with strides: a copy takes fewer lines of the first cache."""
+    strides = next(strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.wide)
+    return strides.get(c.lane) not in (0, 1, None) and not any(strides.get(a) == 1 for a in c.reduce)
 
 
 def _bytes(buffer: Buffer) -> int:

@@ -289,8 +289,8 @@ def scatter(values: TensorNode, to: Scattered, index: tuple[TensorNode, ...], sh
 
 
 def host(call: HostCall, src: tuple[TensorNode, ...], shape: Shape, dtype: DType) -> TensorNode:
-    """What NumPy computes of whole arrays. Raises UsageError for symbolic sizes."""
-    if call.name not in ("copy", "debug.print") and (symbolic(shape) or any(symbolic(s.shape) for s in src)):
+    """What NumPy computes of whole arrays. Raises UsageError for symbolic sizes, but of what works on arrays of any shape."""
+    if call.name not in ("copy", "debug.print", "sort", "argsort") and (symbolic(shape) or any(symbolic(s.shape) for s in src)):
         shapes = " and ".join(str(list(s.shape)) for s in src)
         raise UsageError(
             f"{call.name} of {shapes}: NumPy's own code does not work with symbolic sizes; capture it in a function of its own"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...ir.dtypes import int64
 from ...ir.errors import UsageError
-from ..graph.nodes import HostCall, TensorNode
-from ..graph.primitives import as_typed, cast, host
+from ..graph.nodes import Gathered, HostCall, TensorNode
+from ..graph.primitives import as_typed, cast, gather, host
 from ..graph.promotion import promote
 from ..leaves import from_numpy, values
 from .elementwise import Operand, floats, together
@@ -33,15 +33,13 @@ def argsort(x: TensorNode, /, *, axis: int = -1, descending: bool = False, stabl
     return host(HostCall("argsort", lambda a: _order(a, d, descending), (d, descending), batches=True), (x,), x.shape, int64)
 
 
-def topk(x: TensorNode, k: int, /, *, axis: int = -1) -> tuple[TensorNode, TensorNode]:
-    """The k largest along a dimension, largest first, and their places."""
-    from .indexing import take_along_axis
-
+def topk(x: TensorNode, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[TensorNode, TensorNode]:
+    """The k largest along a dimension, largest first, or the k smallest, smallest first, and their places."""
     (d,) = dims(x, axis, "topk")
     if not 0 <= k <= x.shape[d]:
         raise UsageError(f"topk of {list(x.shape)}: {k} of {x.shape[d]} elements")
-    places = part(argsort(x, axis=d, descending=True), d, 0, k)
-    return take_along_axis(x, places, axis=d), places
+    places = part(argsort(x, axis=d, descending=largest), d, 0, k)
+    return gather(x, Gathered.along(places.shape, d), (places,), places.shape), places
 
 
 def searchsorted(

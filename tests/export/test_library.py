@@ -186,9 +186,10 @@ def test_sizes_come_with_calls(tmp_path: Path) -> None:
     from tilewright import Var, jit
     from tilewright.ir.errors import DeviceError
 
-    def rows(x: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def rows(x: Tensor, b: Tensor) -> tuple[Tensor, ...]:
         y = x @ W1
-        return y.softmax(-1), x.reshape((-1,)) * 2, (y + b)[:, 1:].sum(0)
+        order = xp.argsort(x, axis=0, descending=True)
+        return y.softmax(-1), x.reshape((-1,)) * 2, (y + b)[:, 1:].sum(0), order, *x.topk(3, axis=1), xp.sort(x, axis=0)
 
     symbols = {"x": {0: Var("n", 1, 300)}}
     export.write(tmp_path / "lib", rows, normal(37, 24), normal(32), symbols=symbols, threads=1)

@@ -99,6 +99,17 @@ def test_far_images_are_staged_in_bands_and_parts(form: str) -> None:
         check_compiled(kernel, opts, target, threads=2)
 
 
+def test_what_strides_skip_is_left_out_of_a_copy() -> None:
+    """The image of a convolution of one step is staged with stride 2, and read where it lies without."""
+    for stride, staged in ((2, True), (1, False)):
+        x, w = Tensor(np.zeros((1, 256, 28 * stride, 28 * stride), np.float32)), Tensor(np.zeros((128, 256, 1, 1), np.float32))
+        made = tw.jit(lambda x, w: nn.conv(x, w, stride=stride), tune="list")  # noqa: B023
+        made(x, w)
+        kernel = normalise(made.missing()[0])
+        found = [o for o in quick_starts(kernel, targets.named("x86-64-v4"), 1) if o]
+        assert any(x.op == "STAGE" and x.on == kernel.inputs[0].name and x.fields["order"] == "row" for x in found[0]) == staged
+
+
 @pytest.mark.parametrize("shape", [{"h": 14, "w": 14, "c": 256, "oc": 256}, {"h": 7, "w": 7, "c": 512, "oc": 512}])
 def test_a_narrow_image_has_lanes_along_its_channels(shape: dict[str, int]) -> None:
     full = {"n": 1, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1} | shape
@@ -125,7 +136,7 @@ def test_weights_gradients_are_sums_in_blocks(shape: dict[str, int], level: str,
     kernel, target = normalise(named_kernels.make("conv2d_dw", full)), targets.named(level)
     if not target.features <= targets.host().features:
         pytest.skip(f"this machine has no {level}")
-    found = [s for s in quick_starts(kernel, target, threads) if any(o.op == "MOVE" and o.on == "n" for o in s)]
+    found = [s for s in quick_starts(kernel, target, threads) if any(o.op == "STAGE" and o.fields["at"] == "n" for o in s)]
     assert found
     check_compiled(kernel, found[0], target, threads=threads)
 

@@ -9,7 +9,7 @@ import numpy as np
 from .... import xp
 from ....tensor import Tensor
 from ..element_types import Array
-from .table import Call, DataDependentError, along, cut, number, operator
+from .table import Call, DataDependentError, along, number, operator
 
 
 @operator("Gather")
@@ -75,10 +75,7 @@ def tensor_scatter(call: Call, past: Any, update: Any, at: Any = None, mode: str
 def top_k(call: Call, x: Any, given: Array | None = None, k: int | None = None, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
     """The largest or smallest, and where they are."""
     count = int(number(given)) if given is not None else int(k or 0)
-    if largest:
-        return x.topk(count, axis=axis)
-    places = cut(x.argsort(axis=axis), axis, slice(0, count))
-    return x.take_along_axis(places, axis=axis), places
+    return x.topk(count, axis=axis, largest=bool(largest))
 
 
 # results whose size is data: node by node ----------------------------------------------------------------------------
