@@ -196,7 +196,7 @@ CAPTURE: dict[str, Fault] = {
     "a record swaps its kernels' operands": Fault("capture.graph_records:_decoded", "for ps in (inputs, outputs))", "for ps in (inputs[::-1], outputs))", ("warm",)),
     "arrays of all sizes are one": Fault("capture.call_sequence:SizedSpecs.fresh", "if values != before:", "if not before:", ("sized",)),
     "types are no part of what is called": Fault("capture.call_arguments:read", "kinds.append(memory(x).kind)", 'kinds.append(("tensor",))', ("kinds",)),
-    "what was made inside is computed outside": Fault("running.current_capture:Capture.assign", "self.assigned.setdefault(id(tensor), (tensor, tensor.node))", "self.assigned[id(tensor)] = (tensor, tensor.node)", ("assigned twice",)),
+    "what was made inside is computed outside": Fault("running.current_capture:Capture.assign", "self.assigned.setdefault(id(tensor), self.shown.get(id(tensor)) or (tensor, tensor.node))", "self.assigned[id(tensor)] = (tensor, tensor.node)", ("assigned twice",)),
 }  # fmt: skip
 
 FAULTS = {**PARTITION, **GRADIENTS, **CAPTURE}
