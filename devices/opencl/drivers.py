@@ -112,7 +112,9 @@ def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[InstalledDriver
         try:
             process = ChildProcess(_MODULE, environment.get("OCL_ICD_FILENAMES", ""), env=env)
         except OSError as e:
-            raise DeviceError(f"cannot start a process to ask the OpenCL drivers: {e}; free some memory or processes") from e
+            raise DeviceError(
+                f"cannot start a process to ask the OpenCL drivers: {e}; let this process start others (a container may forbid it), or free some memory or processes"
+            ) from e
         asked.append((file, environment, process))
     end = time.monotonic() + ASK_S
     # one that hangs leaves the others time to be heard

@@ -55,6 +55,13 @@ def start(module: str, setup: Any, group: int | None = 0) -> tuple[Helper, Chann
     try:
         made = forked.fork(module, group, (*fds, 2, folder), env) if folder is not None else None
         process: Helper = made or _execute(module, group, fds, env)
+    except OSError as e:
+        os.close(from_child[0])
+        os.close(to_child[1])
+        raise MeasureError(
+            f"cannot start a process to build or measure in: {e}; let this process start others (a container may forbid it), or free some "
+            "memory or processes; what was tuned before runs without"
+        ) from e
     finally:
         for fd in (*fds, *([] if folder is None else [folder])):
             os.close(fd)
@@ -68,7 +75,10 @@ def start(module: str, setup: Any, group: int | None = 0) -> tuple[Helper, Chann
 def begin() -> bool:
     """Have the process that forks helpers do its imports from now on: they will be asked for soon. Nothing is waited for. Whether
     it was started only now."""
-    return sys.platform.startswith("linux") and forked.begin(environment())
+    try:
+        return sys.platform.startswith("linux") and forked.begin(environment())
+    except OSError:  # `start` says so
+        return False
 
 
 def environment() -> dict[str, str]:

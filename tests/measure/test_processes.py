@@ -230,3 +230,18 @@ def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process.sys, "platform", "win32")
     with pytest.raises(MeasureError, match="measuring needs Linux"):
         start()
+
+
+def test_where_no_process_may_be_started_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that forbids it."""
+
+    def forbidden(*args: object, **named: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(subprocess, "Popen", forbidden)
+    monkeypatch.setattr(process.forked, "_here", threading.local())
+    before = len(os.listdir("/proc/self/fd"))
+    assert not process.begin()
+    with pytest.raises(MeasureError, match="let this process start others"):
+        process.start("tilewright.measure.processes.runner", None)
+    assert len(os.listdir("/proc/self/fd")) == before
