@@ -23,7 +23,7 @@ from ...ir.errors import UsageError
 from ...log import logger
 from ...tensor.capture.jit_options import JitOptions
 from .decompositions import decompositions, resizing
-from .graph import CompiledGraph, GraphProgram, compile_graph, left_to_pytorch, runner
+from .graph import CompiledGraph, GraphProgram, compile_graph, left_to_pytorch, runner, show_views
 from .layout import has_symbols
 from .sizes import GraphSizes, NoSymbol, SizeReader
 
@@ -91,6 +91,10 @@ def threads() -> int:
 
 def compiled_graph(module: fx.GraphModule, name: str, kind: str, options: JitOptions) -> Callable[..., Any]:
     """A function that runs a graph. Graphs with symbolic sizes are compiled when they are called."""
+    context = torch._guards.TracingContext.try_get()
+    meta = None if context is None else context.fw_metadata
+    if kind != "backward":
+        show_views(module, len(module.graph.nodes) if meta is None else meta.num_forward_returns)
     module.graph.eliminate_dead_code()
     known = CompiledGraph(name, kind)
     GRAPHS.append(known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator as python_operator
 import traceback
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +31,8 @@ UPDATE = torch.ops.aten.copy_.default
 """What writes an argument's new values at the end of a graph."""
 FIRST = -1
 """The level of numbers that depend on arguments alone."""
+SHOWN = "shown"
+"""What the `meta` of a node says that PyTorch makes for the graph's caller (`show_views`)."""
 CALLS = ("call_function", "call_method", "call_module")
 
 
@@ -141,6 +143,9 @@ class _Compiler:
             self.level[node] = FIRST if first else self._after(node, 1)  # numbers are PyTorch's
             self.numbers.add(node)
             return
+        if SHOWN in node.meta:
+            self.level[node] = self._after(node, 1)
+            return
         if node.target is python_operator.getitem and self.level[node.args[0]] % 2 == 0:
             self.level[node] = self.level[node.args[0]]
             self.made[node] = self.made[node.args[0]][node.args[1]]
@@ -186,7 +191,7 @@ class _Compiler:
             return False
         level = self._after(node, 0)
         old, new = self._expected(target.meta["val"]), self._expected(source.meta["val"])
-        others = [u for u in target.users if u is not node and u.op != "output"]
+        others = [u for u in target.users if u is not node and u.op != "output" and SHOWN not in u.meta]
         if any(u.target is UPDATE or self.level[u] > level or self.level[u] % 2 for u in others):
             return False
         if self.level[source] != level or self._layout(target, writable=True) is None or old.dtype != new.dtype or old.shape != new.shape:
@@ -390,13 +395,17 @@ def runner(module: fx.GraphModule, program: GraphProgram, values: Sequence[int] 
     constants += [None if isinstance(x, fx.Node) else x for x in leaves]
     known_sizes = {} if program.sizes is None else program.sizes.named(values)
     run_steps = [_bound(step, place, known_sizes) for step in program.steps]
+    shown = [i for i, x in enumerate(leaves) if isinstance(x, fx.Node) and SHOWN in x.meta]
 
     def run(arguments: list[Any]) -> list[Any]:
         values = [*arguments, *constants]
         arguments.clear()
         for step in run_steps:
             step(values)
-        return [values[i] for i in outs]
+        found = [values[i] for i in outs]
+        for i in shown:
+            found[i] = found[i].detach()  # (AOTAutograd would make the view of a view that knows its base by autograd's rules)
+        return found
 
     return run
 
@@ -473,11 +482,43 @@ def _share(step: GraphStep, place: Mapping[fx.Node, int], values: list[Any], arr
 
 def origin(node: fx.Node) -> fx.Node:
     """The node whose array this one is a view of, or itself: a copy, which the caller may change by itself, is its own."""
+    return views_to(node)[-1]
+
+
+def views_to(node: fx.Node) -> list[fx.Node]:
+    """A node and what it is a view of, its origin last."""
+    found = [node]
     while True:
         view = node.args[0] if node.target is python_operator.getitem else node  # (one of several views)
         if not isinstance(view, fx.Node) or not getattr(view.target, "is_view", False) or not isinstance(view.args[0], fx.Node):
-            return node
+            return found
         node = view.args[0]
+        found += [node] if view is found[-1] else [view, node]
+
+
+def show_views(module: fx.GraphModule, returned: int) -> None:
+    """Have PyTorch make the views that a graph returns (its first so many results), where somebody would miss that they are views: of an
+    argument, or an array that another result is of, and those whose place symbols decide, since AOTAutograd makes the user's view of an array lie
+    as ours. A view of an argument's new values is one of the argument."""
+    result = next(n for n in module.graph.nodes if n.op == "output")
+    leaves = dict.fromkeys(n for n in tree_leaves(result.args)[:returned] if isinstance(n, fx.Node))
+    chains = [views_to(n) for n in leaves]
+    of = Counter(chain[-1] for chain in chains if chain[-1].op in CALLS)
+    updated = {n.args[1]: n.args[0] for n in module.graph.nodes if n.target is UPDATE and same_array(n.args[0], n.args[1])}
+    made: dict[fx.Node, fx.Node] = {}
+    for *views, base in chains:
+        if views and (base.op == "placeholder" or of[base] > 1 or any(len(v.all_input_nodes) > 1 for v in views)):
+            with module.graph.inserting_before(result):
+                for v in reversed(views):
+                    made[v] = made.get(v) or module.graph.node_copy(v, lambda n: made.get(n) or updated.get(n, n))
+                    made[v].meta[SHOWN] = True
+    result.args = fx.node.map_arg(result.args, lambda n: made.get(n, n))
+
+
+def same_array(a: Any, b: Any) -> bool:
+    """Whether two nodes are arrays of one shape and type."""
+    x, y = (n.meta.get("val") if isinstance(n, fx.Node) else None for n in (a, b))
+    return isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) and x.dtype == y.dtype and tuple(x.shape) == tuple(y.shape)
 
 
 def returned_views(graph: fx.Graph) -> set[fx.Node]:

@@ -154,7 +154,7 @@ def _exp(e: FloatEmitter, t: Val, low: Val) -> Val:
 # ⌊x / y⌋ and x − y·⌊x / y⌋ have the results of the array API standard for zeros, infinities and NaN. The quotient is
 # computed in float64, and the remainder is exact, since the product of quotient and divisor is a sum of two numbers.
 # The remainder's sign shows what rounding carried over a whole number. That holds while |x / y| < 2⁵³; beyond, the
-# remainder means nothing.
+# remainder is not a number, but where it happens to be less than the divisor, and so is exact.
 
 
 def divide(b: Builder, op: str, x: Val, y: Val) -> Val:
@@ -179,6 +179,8 @@ def divide(b: Builder, op: str, x: Val, y: Val) -> Val:
     else:
         nothing = e.op("select", below, e.num(-0.0), zero)
         found = e.op("select", e.op("eq", rest, zero), nothing, e.op("select", past, e.op("add", rest, y), rest))
+        most = e.op("select", e.op("lt", e.op("abs", exact), e.num(2.0**53)), e.num(math.inf), e.op("abs", y))
+        found = e.op("select", e.op("lt", e.op("abs", rest), most), found, e.num(math.nan))
     return found if dtype is float64 else b.op("cast", found, dtype=dtype)
 
 

@@ -3,7 +3,9 @@ depends on them is made anew with an axis in front, by a rule a primitive. No lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import gc
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,13 +13,18 @@ from ...ir.errors import UsageError
 from ..graph import index_maps as maps
 from ..graph import primitives as P
 from ..graph.nodes import Mark, TensorNode, differentiated, make, walk
+from ..graph.source_lines import at as line
+from ..graph.source_lines import user_line
 from ..running.current_capture import thread
 from ..running.effects import collecting, happen
 from ..running.realise import realise
 from ..tensor import Tensor, as_tensor
 from ..trees import flatten, tree_map, unflatten
+from ..views import spread
 from .batching import batched, repeated
 from .checkpoint import rebuild
+
+Written = dict[int, tuple["weakref.ref[Any]", TensorNode]]
 
 
 def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, out_axes: int = 0) -> Callable[..., Any]:
@@ -51,8 +58,14 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
         if len(sizes) != 1:
             raise UsageError(f"vmap: the arguments' batches have sizes {sorted(sizes)}" if sizes else "vmap: no argument has a batch")
         (size,) = sizes
-        with collecting() as effects, _called():
+        with collecting() as effects, _called(table) as written:
             outs, shape = flatten(tree_map(as_tensor, f(*given[:-1], **given[-1])))
+        found = _given_back(written, outs, table)
+        if found:
+            raise UsageError(
+                f"the function under vmap writes to a tensor from outside ({found[0].dtype}{list(found[0].shape)}) what each element of the "
+                f"batch has of its own: return the values, and assign them outside{line(user_line())}"
+            )
         order = list(walk([*(t.node for t in outs), *effects[-1:]], lambda n: id(n) in table or not n.src, differentiated))
         inside = set(table)
         for n in order:
@@ -66,12 +79,41 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
 
 
 @contextmanager
-def _called() -> Iterator[None]:
+def _called(table: Mapping[int, TensorNode]) -> Iterator[Written]:
+    before, thread.written = thread.written, {}
     thread.batches += 1
     try:
-        yield
+        yield thread.written
+    except BaseException:
+        _given_back(thread.written, (), table)
+        raise
     finally:
         thread.batches -= 1
+        thread.written = before
+
+
+def _given_back(written: Written, outs: Sequence[Tensor], table: Mapping[int, TensorNode]) -> list[Tensor]:
+    """Tensors from outside that were given values which each element of the batch has of its own: they have their old ones again. (A tensor
+    of the function's own is gone after the call, unless it is returned, or a part of it.)"""
+    own = set()
+    for t in outs:
+        while id(t) not in own:
+            own.add(id(t))
+            t = t if t.links is None or t.links.base is None else t.links.base
+
+    def broken() -> list[tuple[Tensor, TensorNode]]:
+        alive = [(t, old) for r, old in written.values() if (t := r()) is not None and id(t) not in own]
+        return [(t, old) for t, old in alive if any(id(n) in table for n in walk([t.node]))]
+
+    if not broken():
+        return []
+    gc.collect()
+    found = broken()
+    for t, old in found:
+        t.node = old
+        if t.links is not None:
+            spread(t)
+    return [t for t, _ in found]
 
 
 def _placeholder(t: Tensor, at: int, table: dict[int, TensorNode], slots: list[TensorNode], sizes: set[int]) -> Tensor:

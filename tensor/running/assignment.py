@@ -6,6 +6,7 @@ update holds the tensor's lock from its read to its write."""
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from ..graph.primitives import rounded, view
 from ..graph.source_lines import at, user_line
 from . import buffers
 from .buffers import MOVES, TensorBuffer
-from .current_capture import current
+from .current_capture import current, thread
 from .realise import realise
 
 _LOCKS = tuple(threading.RLock() for _ in range(64))
@@ -57,6 +58,8 @@ def assign(tensor: Any, node: TensorNode) -> None:
     """`tensor` has the values of `node` from now on. While a function is captured that is noted, and happens at every call.
     Otherwise the tensor stands for the new node; where a captured function reads the tensor, or it has requires_grad,
     the values are computed now. What was made from the tensor before keeps the old values."""
+    if thread.written is not None:
+        thread.written.setdefault(id(tensor), (weakref.ref(tensor), tensor.node))
     capture = current()
     if capture is not None:
         capture.assign(tensor, node)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -57,6 +58,8 @@ class _Current(threading.local):
     capture: Capture | None = None
     batches = 0
     """Functions under `vmap` that are being called: their arguments stand for each element of a batch, and have no values."""
+    written: dict[int, tuple[weakref.ref[Any], TensorNode]] | None = None
+    """Of the innermost of them, by the id of a tensor that was assigned to: the tensor, and the node that it had before."""
 
 
 thread = _Current()

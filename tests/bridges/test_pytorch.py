@@ -658,3 +658,24 @@ def test_examples() -> None:
     theirs, ours = _example("bfloat16")(say=said.append)
     assert ours < 1.5 * theirs + 1e-3
     assert not bridge.fallbacks()
+
+
+def test_views_that_are_returned_are_views_of_what_pytorchs_are() -> None:
+    """At other sizes, of an argument that begins inside of its memory, and of what the graph computes: writing to one shows in the others."""
+
+    def f(x: Any, z: Any) -> Any:
+        y = x * 2
+        x.add_(1)
+        return x[x.shape[0] // 2 :], z[z.shape[0] // 2 :].view(torch.int32), y, y[1:], y[:, x.shape[1] - 1 :]
+
+    ours = compiled(f, dynamic=True)
+    for m, n in ((4, 6), (5, 3), (7, 2)):
+        found = []
+        for call in (f, ours):
+            memory = torch.arange(100.0)
+            with torch.no_grad():
+                outs = call(memory[7 : 7 + m * n].view(m, n), memory[60:].view(8, 5).t())
+                for out in outs:
+                    out.add_(100)
+            found.append([memory, *outs])
+        assert all(map(torch.equal, *found))

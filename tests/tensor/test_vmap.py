@@ -10,7 +10,7 @@ import pytest
 from node_values import value
 from tilewright import xp
 from tilewright.ir.errors import UsageError
-from tilewright.tensor import Tensor
+from tilewright.tensor import Tensor, jit
 from tilewright.tensor.gradients.grad import checkpoint, grad, vjp
 from tilewright.tensor.gradients.vmap import vmap
 from tilewright.tensor.graph import index_maps as maps
@@ -139,3 +139,36 @@ def test_results_without_a_batch_keywords_and_elements_of_an_element() -> None:
     for axes, out in (({"a": 1}, 0), (0, (1, 0))):
         with pytest.raises(UsageError, match="give a dimension for each argument"):
             vmap(lambda x: x, in_axes=axes, out_axes=out)(Tensor(x))  # type: ignore[arg-type]
+
+
+def test_what_each_element_has_of_its_own_is_not_written_outside() -> None:
+    memory, x = Tensor(np.zeros(3, "f")), Tensor(np.arange(6, dtype="f").reshape(2, 3))
+    part = memory[:2]
+
+    def whole(r: Tensor) -> Tensor:
+        memory.assign(r)
+        return r
+
+    def piece(r: Tensor) -> Tensor:
+        part[0] = r[1]
+        return r
+
+    def element(r: Tensor) -> None:
+        memory[1] = r[0]
+        raise KeyError
+
+    for f in (whole, piece):
+        for call in (vmap(f), jit(vmap(f))):
+            with pytest.raises(UsageError, match="writes to a tensor from outside"):
+                call(x)
+    with pytest.raises(KeyError):
+        vmap(element)(x)
+    assert not memory.numpy().any() and not part.numpy().any()
+
+    def own(r: Tensor) -> Tensor:
+        memory.assign(memory + 1)
+        found = r * 1
+        found[1:][0] = r[0]
+        return found[1:]
+
+    assert vmap(own)(x).tolist() == [[0, 2], [3, 5]] and memory.tolist() == [1, 1, 1]

@@ -99,3 +99,17 @@ def test_special_values_are_those_of_c(way: str, schedule: str, name: str) -> No
     np.testing.assert_array_max_ulp(got[number], want[number], 1)  # (NumPy's own are not all rounded right)
     zeros = want == 0
     np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(want[zeros]))
+
+
+@pytest.mark.parametrize(("way", "name"), BOTH[:2])
+def test_a_remainder_is_exact_or_not_a_number(way: str, name: str) -> None:
+    rng = np.random.default_rng(5)
+    x, y = (rng.normal(size=500) * 10.0 ** rng.integers(-12, 12, 500) for _ in range(2))
+    x[:8] = np.arange(8) * 2.0**53
+    y[:8] = 3
+    x, y = x.astype(name), y.astype(name)
+    kernel = value_kernels.pointwise([name, name], x.size, lambda a, b: [a % b])
+    got = value_kernels.run(kernel, [x, y], way)["y0"]
+    want, known = np.remainder(x, y), np.abs(x.astype("d") / y.astype("d")) < 2.0**53
+    assert np.isnan(got).sum() > 20 and not np.isnan(got[known]).any()
+    np.testing.assert_array_equal(got[~np.isnan(got)], want[~np.isnan(got)])
