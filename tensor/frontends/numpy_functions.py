@@ -26,7 +26,7 @@ from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
 from ..ops.einsum import einsum
-from ..running.current_capture import current
+from ..running.current_capture import thread
 from ..running.observers import timed
 from .moved import VIEWS, ravel
 
@@ -242,11 +242,13 @@ def rounded_to(x: Any, decimals: int = 0) -> Any:
 
 
 def _array_of(a: Any, order: Any) -> Any:
-    """NumPy's own array, with values of its own: `np.copy` is documented to be `np.array`, and libraries use it as that. In a captured
-    function a tensor."""
+    """NumPy's own array, with values of its own: `np.copy` is documented to be `np.array`, and libraries use it as that. Of a tensor
+    that is captured, or that a gradient is asked of, it is a tensor."""
     import numpy as np
 
-    return np.array(a, order=order) if current() is None else _tensor(a).copy()
+    x = _tensor(a)
+    later = thread.capture is not None or thread.batches or (x.known is None and x.node.tracked)
+    return x.copy() if later else np.array(x, order=order)
 
 
 def _einsum(*operands: Any, optimize: Any = False, **options: Any) -> Any:
