@@ -28,10 +28,14 @@ DTypeLike: TypeAlias = "DType | DTypeName | np.dtype[Any] | type[np.generic]"
 """What `dtype` understands: an element type, its name, or NumPy's (`np.float32`, `np.dtype("f4")`, ml_dtypes' types)."""
 
 
+_PYTHONS: dict[Any, str] = {float: "float64", int: "int64", bool: "bool", complex: "complex128"}
+"""What NumPy takes Python's own types for."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
     """One element type. `kind` is 'f' (float), 'i' (signed), 'u' (unsigned) or 'b' (bool); `size` is in bytes. NumPy takes it for
-    its own type of that name, and it is equal to that."""
+    its own type of that name, and it is equal to that, as to what NumPy's is equal to: the name, and Python's type."""
 
     name: str
     kind: str
@@ -54,8 +58,10 @@ class DType:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is DType:
             return self is other
-        if isinstance(other, (str, bytes, int, float, tuple, list)) or other is None:
+        if isinstance(other, (bytes, int, float, tuple, list)) or other is None:
             return NotImplemented
+        if isinstance(other, str) or (isinstance(other, type) and other in _PYTHONS):
+            return self.name == (other if isinstance(other, str) else _PYTHONS[other])
         return "numpy" in type(other).__module__ + getattr(other, "__module__", "") and self.np == other  # (its types and their classes)
 
     @property

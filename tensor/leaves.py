@@ -63,6 +63,18 @@ def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", ra
     return leaf(buffers.adopt(array, kind, device, user_line(), range))
 
 
+def shares(x: Any) -> bool:
+    """Whether something has memory whose elements have a type: an array, or what has the buffer protocol (but text of bytes)."""
+    if hasattr(x, "__array__") or hasattr(x, "__array_interface__"):
+        return True
+    if isinstance(x, (list, tuple, int, float, complex, bytes, str)):
+        return False
+    try:
+        return memoryview(x).nbytes >= 0
+    except TypeError:
+        return False
+
+
 def gpu_of(x: Any) -> str:
     """The device that another library's array lies on, where that is an NVIDIA GPU and it says so by DLPack, or where it is pyopencl's;
     else ''."""
@@ -123,7 +135,7 @@ def _from_data(data: Any, dtype: DTypeLike | None, device: str, range: tuple[int
     try:
         array = as_array(data)
         kind = None if dtype is None else dtype_of(dtype)
-        if not (isinstance(data, memoryview) or hasattr(data, "__array__")):
+        if not shares(data):
             if kind is None and array.dtype == np.float64:
                 array = _whole(data, array)
                 kind = default_float() if array.dtype == np.float64 else None

@@ -183,6 +183,10 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
             raise with_line(e) from e.__cause__
         except TypeError as e:
             raise argument(e) from e.__cause__
+        except (AttributeError, ValueError) as e:
+            if not any(isinstance(a, str) for a in args):
+                raise
+            raise TypeError(f"{function.__name__} of text, which is no number{at(user_line())}") from e
 
     return call
 
@@ -274,6 +278,7 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
             if (
                 found is not None and known is not None and found.dtype is known.dtype and found.shape == known.shape and at_once(self)
             ):  # fmt: skip
+                known = None  # (who has the array is counted)
                 if self.links is None:
                     self.show(found, out.constant)
                 elif not written(self, ..., out):

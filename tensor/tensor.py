@@ -179,7 +179,11 @@ class Tensor(TensorHandle):
         return array_ufunc(ufunc, method, args, kwargs)
 
     def __format__(self, form: str) -> str:
-        return format(self.item(), form) if self.size == 1 and form else format(str(self), form)
+        if self.size == 1 and form:
+            return format(self.item(), form)
+        if form:
+            raise TypeError(f"the format {form!r} of a tensor of shape {list(self.shape)}: only one of one element has one")
+        return str(self)
 
     def __round__(self, digits: int | None = None) -> Any:
         return rounded_to(self, digits or 0) if self.shape or digits is not None else round(self.item())
@@ -223,6 +227,8 @@ class Tensor(TensorHandle):
     def tobytes(self) -> bytes:
         """The bytes of all elements, row by row."""
         return self.numpy().tobytes()
+
+    __bytes__ = tobytes
 
     def trace(self, offset: int = 0) -> Tensor:
         """The sum of the diagonals of the last two dimensions."""

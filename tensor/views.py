@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from ..ir.errors import UsageError
 from .graph.nodes import TensorNode
 from .graph.primitives import reshape
+from .graph.source_lines import with_line
 from .graph.symbolic_sizes import SymbolicSize, most
 from .leaves import array_class, leaf
 from .ops.complex_numbers import as_complex
@@ -370,7 +371,11 @@ def _refresh(tensor: Any) -> None:
             if part.known is None and part.node.data is not None and part.node.data.cell is not None:
                 part.node = followed(part.node.data, part.links.place.of(tensor.node))
             elif known is None:
-                part.node, part.known = part.links.place.of(tensor.node), None
+                array = None if capture is not None else _seen(tensor, part)
+                if array is None:
+                    part.node, part.known = part.links.place.of(tensor.node), None
+                else:
+                    part.show(array)
             else:
                 part.show(part.links.place.array(known))
         elif capture is not None:
@@ -379,6 +384,16 @@ def _refresh(tensor: Any) -> None:
             continue
         if part.links.parts:
             _refresh(part)
+
+
+def _seen(tensor: Any, part: Any) -> Any:
+    """NumPy's view, as which a short view of a tensor is read, where the tensor has memory; else None."""
+    node = tensor.node
+    data = node.data
+    if node.op != "buffer" or tensor.complex_class or tensor.dtype.narrow or node.tracked or not at_once(part):
+        return None
+    array = part.links.place.array(data.array)
+    return array if array.nbytes < POOLED_FROM and array.base is not None else None
 
 
 def _views(tensor: Any) -> list[Any]:
@@ -443,7 +458,11 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
             store(part, at, given)
         else:
             part[at] = given
-    except (IndexError, ValueError, TypeError, OverflowError):
+    except ValueError as e:
+        if any(type(k) is array_class() and k.dtype.kind == "b" for k in (at if type(at) is tuple else (at,))):
+            raise with_line(UsageError(str(e))) from None  # (how many elements a mask has, no graph knows)
+        return False
+    except (IndexError, TypeError, OverflowError):
         return False
     finally:
         if stale:
@@ -464,7 +483,7 @@ def _basic(key: Any) -> bool:
 def known_item(tensor: Any, key: Any) -> Any:
     """What a key of numbers and slices names of what NumPy computed: a view, or an element. None where a graph has to be built, or is read."""
     known = tensor.known
-    if known is None or tensor.constant is not None or thread.capture is not None or kernels_only():
+    if known is None or thread.capture is not None or kernels_only():
         return None
     if type(key) not in BASIC and not (type(key) is tuple and BASIC.issuperset(map(type, key))):
         return None
@@ -475,6 +494,8 @@ def known_item(tensor: Any, key: Any) -> Any:
     kind = type(tensor)
     if type(found) is not array_class():
         return kind.of_array(found.__array__())
+    if tensor.constant is not None:
+        return None
     part = kind.of_array(found)
     link(part, tensor, Sliced(key))
     return part

@@ -10,7 +10,7 @@ from ..ir.dtypes import DType, DTypeLike, bool_
 from ..tensor import Tensor
 from ..tensor.frontends.exchange import imported
 from ..tensor.graph.promotion import DEFAULT_INT, default_float, dtype_of
-from ..tensor.leaves import as_array, from_numpy, gpu_of, lent
+from ..tensor.leaves import as_array, from_numpy, gpu_of, lent, shares
 from ..tensor.lift import lifted
 from ..tensor.ops import creation as C
 from ..tensor.running.buffers import small
@@ -44,7 +44,7 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
     kind_of = _NUMBERS.get(type(obj))
     if kind_of is not None and dtype is None and device is None and copy is None and thread.capture is None and -_LARGE < obj < _LARGE:
         return Tensor.of_array(np.array(obj, kind_of().np))
-    shared = isinstance(obj, np.ndarray) or (hasattr(obj, "__array_interface__") or isinstance(obj, (memoryview, bytearray)))
+    shared = shares(obj)
     if copy is False and not shared:
         raise ValueError("asarray: a list or number has no memory to share; leave copy as None")
     if shared or isinstance(obj, np.generic):

@@ -66,7 +66,24 @@ def dtype_of(name: Any) -> DType:
 
 @cache
 def _looked_up(name: Any) -> DType:
-    return complex_named(name) or _dtype(name)
+    try:
+        return complex_named(name) or _dtype(name)
+    except DTypeError:
+        spelled = _numpys(name) if isinstance(name, str) else None
+        if spelled is None:
+            raise
+        return complex_named(spelled) or _dtype(spelled)
+
+
+def _numpys(name: str) -> Any:
+    """NumPy's type of a name of its own, such as "f8" and "<i4"; None for what is none, and for text and its like."""
+    import numpy as np
+
+    try:
+        found = np.dtype(name)
+    except TypeError:
+        return None
+    return found if found.kind in "biufc" else None
 
 
 @cache

@@ -10,7 +10,7 @@ from math import log as ln
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ir.dtypes import DType, DTypeLike, bool_, float64, int8
-from ...ir.errors import UsageError
+from ...ir.errors import DTypeError, UsageError
 from ..graph.captured_numbers import whole
 from ..graph.index_maps import Shape
 from ..graph.nodes import HostCall, TensorNode, constant_of
@@ -133,7 +133,7 @@ def _truths(name: str, a: Operand, b: Operand) -> list[TensorNode]:
 def _integers(name: str, *operands: Operand, bools: bool = True) -> list[TensorNode]:
     nodes = together(name, *operands)
     if not (nodes[0].dtype.is_int or (bools and nodes[0].dtype is bool_)):
-        raise UsageError(f"{name} of {nodes[0].dtype}: cast it to an integer type")
+        raise DTypeError(f"{name} of {nodes[0].dtype}: cast it to an integer type")
     return nodes
 
 
