@@ -22,7 +22,7 @@ from numbers import Integral
 from types import EllipsisType, NoneType
 from typing import Any, Protocol
 
-from ..ir.errors import UsageError
+from ..ir.errors import OutOfRangeError, UsageError
 from .graph.nodes import TensorNode
 from .graph.primitives import reshape
 from .graph.source_lines import with_line
@@ -460,7 +460,7 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
             part[at] = given
     except ValueError as e:
         if any(type(k) is array_class() and k.dtype.kind == "b" for k in (at if type(at) is tuple else (at,))):
-            raise with_line(UsageError(str(e))) from None  # (how many elements a mask has, no graph knows)
+            raise with_line(OutOfRangeError(str(e))) from None  # (how many elements a mask has, no graph knows)
         return False
     except (IndexError, TypeError, OverflowError):
         return False

@@ -6,6 +6,7 @@ import copy
 import itertools
 import subprocess
 import sys
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -132,7 +133,8 @@ def test_results_go_where_out_says() -> None:
 def test_types_are_numpys_where_it_asks() -> None:
     x = xp.ones(3)
     assert np.dtype(x.dtype) == np.float32 and x.dtype == np.float32 and x.dtype == np.dtype("f4") and xp.bool == np.bool_
-    assert x.dtype != np.float64 and x.dtype != "float32" and np.issubdtype(x.dtype, np.floating) and x.dtype.itemsize == 4
+    assert x.dtype != np.float64 and np.issubdtype(x.dtype, np.floating) and x.dtype.itemsize == 4
+    assert x.dtype == "float32" and x.dtype != float and x.astype("f8").dtype == float and Tensor(array("d", [1])).dtype == float
     assert x.astype(float).dtype is xp.float64 and x.astype(int).dtype is xp.int64 and x.astype(bool).dtype is xp.bool
     assert {xp.float32: 1}[Tensor(1.0).dtype] == 1 and x.dtype != 1 and x.dtype != [1, 2]
 
@@ -179,9 +181,10 @@ def test_a_mask_that_selects_nothing_is_written_with_nothing(inner: tuple[int, .
     x[nothing] = y[nothing]
     assert (x.numpy() == 1).all() and y[nothing].shape == (0, *inner)
     wrong = xp.ones(3)
-    with pytest.raises(IndexError):
-        wrong[xp.ones(3) > 0] = xp.zeros(0)
-        wrong.numpy()
+    for values in (0, 2, 4):
+        with pytest.raises(IndexError):
+            wrong[xp.ones(3) > 0] = xp.zeros(values)
+            wrong.numpy()
 
 
 def test_pythons_protocols() -> None:
