@@ -31,7 +31,6 @@ WHOLE = [
     "lerp.Tensor",
     "native_layer_norm",
     "native_group_norm",
-    *(f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3)),
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
 ]
