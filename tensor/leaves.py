@@ -132,6 +132,8 @@ def _from_data(data: Any, dtype: DTypeLike | None, device: str, range: tuple[int
         if dtype is None and range is None:
             return const(data, default_of(data))
         data = plain(data)
+    if gpu_of(data):
+        raise UsageError(f"this {type(data).__name__} lies on a device: xp.asarray(x) and jit take it where it lies; or copy it to NumPy")
     try:
         array = as_array(data)
         kind = None if dtype is None else dtype_of(dtype)

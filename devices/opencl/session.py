@@ -360,7 +360,7 @@ class UserArrays(DeviceArrays):
 
     def handles(self) -> list[int]:
         if not all(isinstance(m, self._s.cl.MemoryObjectHolder) for m in self._memory):
-            raise UsageError("tensors do not lie in shared virtual memory: pass pyopencl.array.Array")
+            raise UsageError("tensors do not lie in shared virtual memory: copy it to a buffer, pyopencl.array.to_device(queue, x.get())")
         with self._s.using():
             for a in self._given:
                 for e in getattr(a, "events", ()):

@@ -76,6 +76,8 @@ def test_memory_of_pools(user: SimpleNamespace) -> None:
         assert close(user.kernel(a, b, out=out).get())
     with pytest.raises(UsageError, match="tensors do not lie in shared virtual memory"):
         tw.jit(lambda x: x.relu())(a)
+    with pytest.raises(UsageError, match="lies on a device"):
+        tw.Tensor(array.to_device(user.queue, A))
 
 
 @pytest.mark.parametrize("user", ["in order"], indirect=True)
