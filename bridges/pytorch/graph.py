@@ -48,8 +48,7 @@ class Fallback:
 @dataclass
 class GraphStep:
     """`function` with the arrays of `inputs`, each in the layout that it was compiled for, makes those of `outputs` and updates those
-    of `updates`, which nodes of `aliases` stand for as well; `views` are PyTorch's views of what was made. Or (`function` is None)
-    PyTorch computes `nodes`."""
+    of `updates`, which nodes of `aliases` stand for as well. Or (`function` is None) PyTorch computes `nodes`."""
 
     nodes: list[fx.Node]
     function: AddressedFunction | None = None
@@ -57,7 +56,6 @@ class GraphStep:
     outputs: list[tuple[fx.Node, ArrayLayout]] = field(default_factory=list)
     updates: list[fx.Node] = field(default_factory=list)
     aliases: list[tuple[fx.Node, fx.Node]] = field(default_factory=list)
-    views: list[fx.Node] = field(default_factory=list)
     dead: list[fx.Node] = field(default_factory=list)
 
 
@@ -117,7 +115,6 @@ class _Compiler:
         self.fallbacks: list[Fallback] = []
         self.updates: list[tuple[fx.Node, fx.Node]] = []
         self.random = 1
-        self.shared = returned_views(module.graph)
 
     def program(self) -> GraphProgram:
         changed = next((n for n in self.module.graph.nodes if n.op in CALLS and n.target is not UPDATE and changes_operands(n)), None)
@@ -291,11 +288,7 @@ class _Compiler:
 
     def _idle(self) -> set[fx.Node]:
         """Numbers that nobody asks for when the graph runs: ours know them already."""
-        askers = [
-            n
-            for n in self.module.graph.nodes
-            if n.op == "output" or n in self.shared or (n.op in CALLS and self.level[n] % 2 and n not in self.numbers)
-        ]
+        askers = [n for n in self.module.graph.nodes if n.op == "output" or (n.op in CALLS and self.level[n] % 2 and n not in self.numbers)]
         todo = [a for n in askers for a in n.all_input_nodes] + [n for n in self.numbers if n.is_impure()]
         needed: set[fx.Node] = set()
         while todo:
@@ -323,10 +316,7 @@ class _Compiler:
 
     def _ours(self, nodes: list[fx.Node]) -> GraphStep:
         inside = set(nodes)
-        used = [n for n in nodes if isinstance(self.made[n], Tensor) and n.target is not UPDATE and any(u not in inside for u in n.users)]
-        needed = {*used, *(a for n in nodes if n in self.shared for a in n.all_input_nodes)}
-        views = [n for n in nodes if n in self.shared]
-        outs = [n for n in nodes if n in needed and n not in self.shared and isinstance(self.made[n], Tensor)]
+        outs = [n for n in nodes if isinstance(self.made[n], Tensor) and n.target is not UPDATE and any(u not in inside for u in n.users)]
         updates = [(old, new) for old, new in self.updates if new in inside]
         read = {a for n in nodes for a in n.all_input_nodes if a not in inside}
         read |= {old for old, _ in updates}
@@ -345,7 +335,7 @@ class _Compiler:
         ordered = sorted((old for old, _ in updates), key=places.__getitem__)
         aliases = [(n, n.args[0]) for n in nodes if n.target is UPDATE]
         taken = [(n, layout) for n, _, layout in inputs]
-        return GraphStep(nodes, function, taken, list(zip(outs, layouts, strict=True)), ordered, aliases, views)
+        return GraphStep(nodes, function, taken, list(zip(outs, layouts, strict=True)), ordered, aliases)
 
     def _output(self, node: fx.Node) -> ArrayLayout:
         value: torch.Tensor = node.meta["val"]
@@ -435,7 +425,6 @@ def _bound(step: GraphStep, place: Mapping[fx.Node, int], sizes: Mapping[Node, i
     shared = len(fresh_at) != len(set(fresh_at)) or len(fresh_at) < len(results)
     inputs = [(place[node], layout.strides, layout) for node, layout in step.inputs]
     aliases = [(place[node], place[old]) for node, old in step.aliases]
-    views = [_called(node, place) for node in step.views]
     copied = [(place[node], i, given[node]) for i, node in spare.items()]
     written = [(place[node], p.at) for node, p in zip(step.updates, step.function.updates, strict=True) if p.kind == "given"]
 
@@ -455,8 +444,6 @@ def _bound(step: GraphStep, place: Mapping[fx.Node, int], sizes: Mapping[Node, i
                 values[i].copy_(arrays[at])
         for i, old in aliases:
             values[i] = values[old]
-        for view in views:
-            view(values)
         for i in dead:
             values[i] = None
 
@@ -519,23 +506,6 @@ def same_array(a: Any, b: Any) -> bool:
     """Whether two nodes are arrays of one shape and type."""
     x, y = (n.meta.get("val") if isinstance(n, fx.Node) else None for n in (a, b))
     return isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) and x.dtype == y.dtype and tuple(x.shape) == tuple(y.shape)
-
-
-def returned_views(graph: fx.Graph) -> set[fx.Node]:
-    """The views between an array that the graph makes and the results that show it, where there are several such results: they must show
-    one memory, so that a change of one is seen in the others."""
-    result = next(n for n in graph.nodes if n.op == "output")
-    families: dict[fx.Node, list[fx.Node]] = defaultdict(list)
-    for node in result.all_input_nodes:
-        if (base := origin(node)).op in CALLS:
-            families[base].append(node)
-    found: set[fx.Node] = set()
-    for base, members in families.items():
-        for node in members if len(members) > 1 else ():
-            while node is not base:
-                found.add(node)
-                node = node.args[0]  # (a view's operand is a node)
-    return found
 
 
 def _in_layout(array: torch.Tensor, layout: ArrayLayout) -> torch.Tensor:
