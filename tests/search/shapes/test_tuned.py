@@ -11,7 +11,7 @@ from tilewright.cache.size_tree import SizeTest, tree_of
 from tilewright.devices import BoundCall
 from tilewright.ir import CacheError, KernelError, UsageError, sym
 from tilewright.opts.opt import opt
-from tilewright.plan import Replay
+from tilewright.plan import Replay, size_trees
 from tilewright.search.shapes import SizeRange, WeightedShape, kept, sized, tune_sizes, tuned
 from tilewright.search.shapes.sized import SizeSearch
 
@@ -26,6 +26,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned, "_SHAPES", (4, 4))
     monkeypatch.setattr(kept, "HELD", 2)
     monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
+    monkeypatch.setattr(size_trees, "OWN", float("inf"))
     root = SizeTest(("m", "n"), 100, 0, SizeTest(("m",), 20, 1, 0))
     monkeypatch.setattr(SizeSearch, "tree", lambda self, most, ranges: tree_of(ranges, root, [A, B]))
 
@@ -86,6 +87,7 @@ def test_a_tree_of_two_sizes(quick: None, tmp_path: Path) -> None:
 def test_an_interrupt_keeps_the_tree_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned, "_SHAPES", (4, 4))
     monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
+    monkeypatch.setattr(size_trees, "OWN", float("inf"))
     timed = SizeSearch.timed
 
     def struck(self: SizeSearch, shape: sized.Shape, schedules: object) -> None:
@@ -103,6 +105,7 @@ def test_an_interrupt_keeps_the_tree_so_far(tmp_path: Path, monkeypatch: pytest.
 
 def test_one_schedule_for_two_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
+    monkeypatch.setattr(size_trees, "OWN", float("inf"))
     shapes = [WeightedShape({"m": 9, "n": 40}), WeightedShape({"m": 30, "n": 24}, 2.0)]
     result = tune_sizes("softmax", shapes, "float32", budget=60, threads=1, cache=tmp_path / "cache.db")
     assert result.exit_code == 0, result.message
