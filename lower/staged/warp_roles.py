@@ -156,10 +156,12 @@ def emit_roles(low: Lowering, work: Work) -> None:
     part = next(iter(plans.values())).stage.at
     first, last = _iterations(low, part)
     trips = ix.add(last, first, -1)
-    if persistent(low.sched) and trips.op != "const":
+    if trips.op != "const" and persistent(low.sched):
         raise OptError(
             f"GRID(warpspec={count}, persist={low.sched.launch.persist}): how often loop {part.name} runs differs among work items"
         )
+    if groups > 1 and not first.op == last.op == "const":  # each brings half of what both read in the same iteration
+        raise OptError(f"GRID(cluster={groups}): which iterations of loop {part.name} run differs among the groups of a cluster")
     few, many = REGISTERS[count]
     low.emitters = replace(low.emitters, ring=Consumed)
     other = low.for_other_threads()

@@ -133,6 +133,10 @@ def test_groups_that_take_several_items_need_equally_many_tiles_in_each() -> Non
     kernel, opts = attention("attention", 512, 64)
     with pytest.raises(OptError, match="how often loop key runs differs"):
         lower(apply(kernel, (*opts, opt("GRID", "grid", persist=1)), replace(SM90, cores=2)))
+    for name, more in (("attention", {}), ("attention_window", {"w": 70})):
+        kernel, opts = attention(name, 512, 128, **more)
+        with pytest.raises(OptError, match="which iterations of loop key run differs"):
+            lower(apply(kernel, (*opts, opt("GRID", "grid", cluster=2)), SM90))
 
 
 @pytest.mark.slow
