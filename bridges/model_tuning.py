@@ -1,15 +1,15 @@
-"""Tuning the kernels of a model: those that a run finds are searched for, heaviest first, and what helps the model itself is kept."""
+"""Tuning the kernels of a model: those that a run finds are searched for, heaviest first and then where it pays, and what helps the model is kept."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
 from ..tensor.capture.compiled_function import CompiledFunction, kernel_seconds
-from ..tensor.capture.graph_compiler import build_place, seconds_of_budget, tune_now
+from ..tensor.capture.graph_compiler import build_place, seconds_of_budget, tuned_within
 from ..tensor.capture.jit_options import JitOptions
 from ..tensor.capture.kernel_lookup import FoundKernel, looked_up_again
 from ..tensor.capture.whole_program import accepted, changes_of, choice_rows
@@ -20,12 +20,13 @@ SHARE = 0.2
 
 @dataclass(frozen=True)
 class TunedModel:
-    """What `tune` did. `kernels`: distinct kernels of the model; `tuned`: how many were searched for now; `before_s` and `after_s`: seconds
-    of a call, measured in turns; `predicted_s`: what single kernels promised. `winners`: what became of each new schedule (see
+    """What `tune` did. `kernels`: distinct kernels of the model; `tuned`: how many were searched for now, `further` of these had a schedule;
+    `before_s` and `after_s`: seconds of a call, measured in turns; `predicted_s`: what single kernels promised. `winners`: what became of each new schedule (see
     `search.whole.Judged.facts`)."""
 
     kernels: int
     tuned: int
+    further: int
     before_s: float
     after_s: float
     predicted_s: float = 0.0
@@ -55,8 +56,8 @@ class TuningWatcher:
     def found(self, kernels: Sequence[ModelKernel]) -> None:
         """Before the search: the kernels, the one that takes most of a call first."""
 
-    def begins(self, name: str, seconds: float) -> None:
-        """A kernel is searched for, for so long."""
+    def begins(self, name: str, seconds: float, further: bool) -> None:
+        """A kernel is searched for, for so long; `further`: it was before."""
 
     def compares(self, schedules: int, seconds: float) -> None:
         """So many new schedules are compared in the model itself, in about so long."""
@@ -76,9 +77,9 @@ class EventLines(TuningWatcher):
         """The kernels."""
         self.say("found", kernels=[asdict(k) for k in kernels])
 
-    def begins(self, name: str, seconds: float) -> None:
+    def begins(self, name: str, seconds: float, further: bool) -> None:
         """A search."""
-        self.say("begins", name=name, seconds=seconds)
+        self.say("begins", name=name, seconds=seconds, further=further)
 
     def compares(self, schedules: int, seconds: float) -> None:
         """The comparison of the whole."""
@@ -87,38 +88,37 @@ class EventLines(TuningWatcher):
 
 @dataclass(frozen=True)
 class Searched:
-    """The functions of a model, its distinct kernels by artefact, and how many of them were searched for."""
+    """The functions of a model, its distinct kernels by artefact, and those of them that were searched for."""
 
     functions: Sequence[CompiledFunction]
     distinct: Mapping[str, FoundKernel]
-    tuned: int
+    tuned: Sequence[FoundKernel]
     options: JitOptions
 
     def changes(self) -> Iterator[tuple[CompiledFunction, FoundKernel, FoundKernel]]:
-        """The kernels of all functions that had no schedule of their own, and what the cache has for each now."""
+        """The kernels of all functions that had no schedule of their own or were searched for, and what the cache has for each now."""
         place = build_place("cpu", self.options)
+        tuned = {k.key for k in self.tuned}
         for f in self.functions:
             for k in f.kernels:
-                if not k.exact and k.kernel is not None:
+                if (not k.exact or k.key in tuned) and k.kernel is not None:
                     yield f, k, looked_up_again(k, "cpu", place, f.program)
 
 
 def search(functions: Iterable[CompiledFunction], options: JitOptions, watcher: TuningWatcher | None) -> Searched:
-    """Search for the kernels that have no schedule of their own, heaviest first, within their part of `options.budget`. Symbolic sizes count
-    with the most that they can be."""
+    """Search for the kernels that have no schedule of their own, by their time in a call, and for others where that pays, within their part of
+    `options.budget`. Symbolic sizes count with the most that they can be."""
     of = list(functions)
     distinct = {k.artefact: k for f in of for k in f.kernels}
     most = {name: high for f in of for name, _, high in f.graph.symbols}
     watcher = watcher or TuningWatcher()
-    watcher.found(sorted((_described(k, most) for k in distinct.values()), key=lambda k: -k.calls * k.seconds))
-    heaviest = sorted(distinct.values(), key=lambda k: -k.calls * (k.flops + 8 * k.nbytes))
-    part = replace(options, budget=(1 - SHARE) * seconds_of_budget(options))
-    tuned = tune_now(heaviest, build_place("cpu", options), part, lambda k, seconds: watcher.begins(k.name, seconds))
+    found = [(k, ModelKernel(k.name, k.calls, k.opts, k.origin, kernel_seconds(k, "cpu", most))) for k in distinct.values()]
+    found.sort(key=lambda f: -f[1].calls * f[1].seconds)
+    watcher.found([described for _, described in found])
+    weighed = [(k, described.calls * described.seconds) for k, described in found if k.kernel is not None]
+    seconds = (1 - SHARE) * seconds_of_budget(options)
+    tuned = tuned_within(seconds, weighed, build_place("cpu", options), lambda k, seconds, more: watcher.begins(k.name, seconds, more))
     return Searched(of, distinct, tuned, options)
-
-
-def _described(k: FoundKernel, symbols: Mapping[str, int]) -> ModelKernel:
-    return ModelKernel(k.name, k.calls, k.opts, k.origin, kernel_seconds(k, "cpu", symbols))
 
 
 def accept(searched: Sequence[Searched], call: Callable[[], float], watcher: TuningWatcher | None) -> TunedModel:
@@ -132,9 +132,9 @@ def accept(searched: Sequence[Searched], call: Callable[[], float], watcher: Tun
     if rows := list(choice_rows(changes, found)):
         build_place("cpu", searched[0].options).cache.record(rows)
     kernels = {k for s in searched for k in s.distinct}
-    return TunedModel(
-        len(kernels), sum(s.tuned for s in searched), found.before_s, found.after_s, found.predicted_s, [j.facts for j in found.judged]
-    )
+    tuned = [k for s in searched for k in s.tuned]
+    further = sum(k.exact for k in tuned)
+    return TunedModel(len(kernels), len(tuned), further, found.before_s, found.after_s, found.predicted_s, [j.facts for j in found.judged])
 
 
 def timed(call: Callable[[], object]) -> Callable[[], float]:

@@ -75,8 +75,8 @@ COMMANDS = (
     Command(
         "model",
         "tune the kernels of an ONNX, PyTorch or language model, heaviest first",
-        "Runs a model once, shows its kernels, and searches for each that has no schedule of its own, until the budget is spent. What was "
-        "found is in the cache: the next process that runs the model takes it from there. The model is timed before and after, in turns.\n\n"
+        "Runs a model once, shows its kernels, and searches for each that has no schedule of its own; what is left of the budget goes to those "
+        "of which more search is expected to gain most, so that tuning again goes on. What was found is in the cache: the next process that runs the model takes it from there. The model is timed before and after, in turns.\n\n"
         "  tune model my_model.py:make --budget 5m\n  tune model model.onnx --shape batch=8,sequence=128\n  tune model llama.gguf --budget 5m",
         tuning.model,
         "tuning.model:run",

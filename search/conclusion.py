@@ -147,7 +147,7 @@ def conclude(
         "message": "; ".join(filter(None, [*said, *so_far.notes])),
         "failures": dict(so_far.failures),
         "earlier": earlier.candidates,
-        "minute": None if ended.exhausted else meter.minute,
+        "minute": None if ended.exhausted else _minute(meter),
         "exit_code": code,
     }
     if won is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 GAINED, APART, ANY = 0.12, 0.05, 0.02
 """What the next doubling is worth: shares of what the last one gained and of the spread of the best, and what it is worth in any case
@@ -76,26 +76,32 @@ SLICE_S = 15.0
 
 class Spending:
     """A budget that many searches share: an iterator of (number, seconds, whether it was searched before). Each search has its turn, with seconds by
-    its weight of what is left; then those for which weight times expected gain is largest have more. `minute[n]`: what another minute is
-    expected to gain search n, which whoever searches says; None where it needs no more."""
+    its weight of what is left; then those for which weight times expected gain is largest have more, until all are on a plateau. `minute[n]`:
+    what another minute is expected to gain search n, which whoever searches says; None where it needs no more."""
 
-    def __init__(self, weights: Sequence[float], left: Callable[[], float | None]) -> None:
-        """`weights`: how much each counts, say its share of a program's time. `left()`: seconds of the budget that are left, None without one."""
-        self.weights, self.left = list(weights), left
-        self.minute: list[float | None] = [None] * len(self.weights)
+    def __init__(
+        self, weights: Sequence[float], left: Callable[[], float | None], earlier: Mapping[int, float | None] | None = None
+    ) -> None:
+        """`weights`: how much each counts, say its share of a program's time. `left()`: seconds of the budget that are left, None without one.
+        `earlier`: what another minute is expected to gain those that were searched before: their first turn was then."""
+        self.weights, self.left, self.earlier = list(weights), left, earlier or {}
+        self.minute: list[float | None] = [self.earlier.get(n) for n in range(len(self.weights))]
 
     def __iter__(self) -> Iterator[tuple[int, float | None, bool]]:
-        total, count = self.left(), len(self.weights)
+        total, first = self.left(), [n for n in range(len(self.weights)) if n not in self.earlier]
         if total is None:
-            yield from ((n, None, False) for n in range(count))
+            yield from ((n, None, False) for n in first)
             return
-        kept = (1 - FIRST) * total if FIRST * total >= SLICE_S * count else 0.0
-        for n, weight in enumerate(self.weights):
-            rest = sum(self.weights[n:])
-            share = weight / rest if rest else 1 / (count - n)
+        kept = (1 - FIRST) * total if FIRST * total >= SLICE_S * len(first) else 0.0
+        others = sum(self.weights[n] for n in self.worth(total))
+        for i, n in enumerate(first):
+            rest = sum(self.weights[m] for m in first[i:]) + others
+            share = self.weights[n] / rest if rest else 1 / (len(first) - i)
             yield n, max(0.0, (self.left() or 0.0) - kept) * share, False
-        while (left := self.left() or 0.0) >= SLICE_S:
-            worth = {n: w * m for n, (w, m) in enumerate(zip(self.weights, self.minute, strict=True)) if m}
-            if not worth:
-                return
+        while (left := self.left() or 0.0) >= SLICE_S and (worth := self.worth(left)):
             yield max(worth, key=worth.__getitem__), min(left, max(SLICE_S, left / 4)), True
+
+    def worth(self, left: float) -> dict[int, float]:
+        """Weight times expected gain of those that are on no plateau: in `left` seconds, a minute at least, they are expected to gain its share."""
+        minutes = max(1.0, left / 60)
+        return {n: self.weights[n] * m for n, m in enumerate(self.minute) if m and m * minutes >= PLATEAU}

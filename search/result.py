@@ -83,8 +83,8 @@ class Result:
     (the fields of `measure.outcome.EnergyUse`); `scratch`: bytes beside the arguments; `value`: the figure of an
     objective of somebody's own; `start_value`: joules, bytes or that figure of the start schedule. `gain` is
     about the objective. `front`: of two objectives, each member's t_min, t_med, joules, scratch, opts (JSON list) and whether it
-    was checked twice, the fastest first. `minute`: the share that another minute of search is expected to gain, None where that is unknown
-    or nothing is left to try. `ties`: schedules that paired timing did not tell from the answer, with their time over the answer's and its
+    was checked twice, the fastest first. `minute`: the share that another minute of search is expected to gain, 1 where too little is
+    known, None where nothing is left to try. `ties`: schedules that paired timing did not tell from the answer, with their time over the answer's and its
     95 % interval (opts, ratio, low, high). `places`: the answer's time over the start schedule's with operands from memory, and in the caches.
     `policy`: how it was measured, where that was asked for. `history` has one entry for each improvement: seconds, trials, t_min, opts
     (JSON list)."""

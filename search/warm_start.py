@@ -101,6 +101,13 @@ class SearchEffort:
         return f"{self.candidates} candidate{'s' * (self.candidates != 1)} in {self.seconds:.3g} s of search{end}"
 
 
+def next_minute(row: Row) -> float | None:
+    """The share that another minute of search is expected to gain an answer: 1 where too little is known, None where nothing is left to try,
+    somebody chose it by hand, or it says nothing of its search."""
+    effort = SearchEffort.of(row)
+    return None if effort is None or effort.complete or row.pinned else effort.minute
+
+
 NOTES = {
     Standing.unconfirmed: "checked once: a run of `tune run` checks it again",
     Standing.unverified: "elsewhere, so unverified here: a run of `tune run` checks and times it",
@@ -168,6 +175,7 @@ def answer(job: Job, row: Row, opts: Schedule, seconds: float, standing: Standin
         source_sha=row.source_sha or None,
         energy=dict(energy_of(row)) or None,
         scratch=scratch_of(row),
+        minute=next_minute(row),
         value=told if (told := value_of(row, row.objective)) < math.inf and row.objective not in (*OBJECTIVES, *FRONTS) else None,
         ties=tuple(facts.get("ties") or ()),
         places=tuple(facts.get("places") or ()),

@@ -5,6 +5,7 @@ not want them. The statistics are those of the finals (`measure.Duel`)."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -152,10 +153,19 @@ class _ProgramDuels:
         return Duel.of(pairs, 0, False)
 
 
+def expected(saves_s: float, duel: Duel | None) -> bool:
+    """Whether a change that should save so many seconds is expected to help, where a comparison does not tell: the mean of what it should save,
+    taken to be as uncertain as it is large, and of what the comparison says, each weighed by the square of its certainty."""
+    if duel is None or saves_s <= 0:
+        return saves_s > 0
+    return (duel.noise / 1.96) ** 2 > saves_s / duel.t_b * math.log(duel.ratio)
+
+
 def accept(winners: Sequence[Winner], whole: Whole, seconds: float, clock: Callable[[], float] = time.monotonic) -> Acceptance:
     """Which winners the program runs from now on; it runs them when this returns. Each is compared alone, the one that should save most first,
     with those before it that were kept. It is kept where the whole is faster by more than the noise, and not where it is slower. Those that
-    cannot be told, and those that there is no time for, are compared together, as far as they should save anything. In the end the whole is compared with the program from before;
+    cannot be told, and those that there is no time for, are compared together, as far as they are expected to save anything (`expected`). In the
+    end the whole is compared with the program from before;
     where it is slower, nothing is kept. `seconds`: about how long all this takes; the fewest rounds are made in any case."""
     time_of = _ProgramDuels(whole, seconds, clock)
     none: frozenset[int] = frozenset()
@@ -174,10 +184,10 @@ def accept(winners: Sequence[Winner], whole: Whole, seconds: float, clock: Calla
         elif not duel.significant:
             undecided.append(i)
     judged |= {i: Judged(winners[i], False, None) for i in undecided if i not in judged}
-    undecided = [i for i in undecided if winners[i].saves_s > 0]
-    if len(undecided) > 1 or (undecided and judged[undecided[0]].duel is None):
+    undecided = [i for i in undecided if expected(winners[i].saves_s, judged[i].duel)]
+    if undecided:
         duel = time_of.duel(kept.union(undecided), kept, time_of.left / 2)
-        better = duel.significant and duel.ratio < 1
+        better = expected(sum(winners[i].saves_s for i in undecided), duel)
         for i in undecided:
             # the comparison of its own says more of one that is not kept
             if better or judged[i].duel is None:

@@ -48,10 +48,15 @@ def run(args: Namespace) -> int:
                 soft_wrap=soft_wrapped(out),
             )
         elif what == "begins":
-            out.print(f"searching for {event['name']}, {duration(event['seconds'])}", style="dim", soft_wrap=soft_wrapped(out))
+            more = " further" * event["further"]
+            out.print(f"searching{more} for {event['name']}, {duration(event['seconds'])}", style="dim", soft_wrap=soft_wrapped(out))
         else:
             result = {**result, **event}
-    out.print(f"{result['kernels']} kernels, {result['tuned']} searched for now")
+    further, left = result["further"], result["kernels"] - result["tuned"]
+    out.print(
+        f"{result['kernels']} kernels, {result['tuned'] - further} searched for, {further} searched for further, {left} left as they were",
+        soft_wrap=soft_wrapped(out),
+    )
     show_program(out, args.model, result)
     own = result["fallbacks"]
     if own:

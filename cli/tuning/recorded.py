@@ -80,7 +80,7 @@ def run(args: Namespace) -> int:
         Entry(w.used.kernel.name, {}, "", places[w.used.device, w.used.threads], 0, given=w.used.kernel, weight=w.weight) for w in here
     )
     seconds = None if args.budget is None else parse_seconds(args.budget)
-    return tune_entries(Manifest(str(file), tuple(places.values()), entries), args, seconds, out)[1]
+    return tune_entries(Manifest(str(file), tuple(places.values()), entries), args, seconds, out, further=True)[1]
 
 
 def _weighed(used: UsedKernel, store: Cache) -> Weighed:

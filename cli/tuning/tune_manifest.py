@@ -67,9 +67,9 @@ def run(args: Namespace) -> int:
     return code
 
 
-def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: Console) -> tuple[list[Done], int]:
+def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: Console, further: bool = False) -> tuple[list[Done], int]:
     """Tune all entries in `seconds` (None: each has its own budget), show it being done and sum it up; what became of each, and
-    the exit code."""
+    the exit code. `further`: see `tune_all`."""
     from ... import cache
     from ...search.budget import Budget
     from ...search.manifest.tune_all import LEAST_S, tune_all
@@ -91,7 +91,16 @@ def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: C
         probe(found, out, args.quiet, seconds)
         left = None if seconds is None else max(LEAST_S, seconds - (time.monotonic() - began))
         done = tune_all(
-            found, store, seconds=left, trials=args.trials, again=again, strategy=args.strategy, until=until, show=show, told=told
+            found,
+            store,
+            seconds=left,
+            trials=args.trials,
+            again=again,
+            further=further,
+            strategy=args.strategy,
+            until=until,
+            show=show,
+            told=told,
         )
     out.print(summary(found, done))
     return done, ending(found, done, out)

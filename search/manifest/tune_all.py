@@ -1,6 +1,6 @@
 """Tune everything that a manifest asks for and this machine can run, within one budget.
 
-What is cached and valid costs nothing; what is left of the budget is spent where it is worth most (`search.outlook.Spending`): time that
+What is cached and valid costs nothing, unless it may go on; what is left of the budget is spent where it is worth most (`search.outlook.Spending`): time that
 one entry did not use flows on to the others. An entry that fails does not end the run, Ctrl-C does, and
 what was tuned before stays."""
 
@@ -101,6 +101,7 @@ def tune_all(
     seconds: float | None = None,
     trials: int | None = None,
     again: bool = False,
+    further: bool = False,
     strategy: str | None = None,
     until: Budget | None = None,
     show: Show,
@@ -110,7 +111,8 @@ def tune_all(
     """One Done for each entry, in the manifest's order; `told` hears of each as it is known.
 
     `seconds`: the budget of all (None: each has its own, by default 30 s unless `trials` are given); `trials`:
-    measurements of each entry; `until`: a plateau or a share of the roofline that ends each of them; `again`: tune what is cached too; `strategy` goes before what the manifest says.
+    measurements of each entry; `until`: a plateau or a share of the roofline that ends each of them; `again`: tune what is cached too; `further`: of a budget of
+    all, what is cached has a part too where more search is expected to gain enough; `strategy` goes before what the manifest says.
     Raises CacheError where the cache cannot be written; everything else is a Done."""
     overall = Overall(len(manifest.entries), seconds, clock)
     results: dict[int, Done] = {}
@@ -126,16 +128,20 @@ def tune_all(
     try:
         with Deadline(seconds, time.monotonic()):
             todo: list[tuple[int, Entry, Device, int]] = []
+            earlier: dict[int, float | None] = {}
             for i, entry, where in _located(manifest.entries):
                 if isinstance(where, str):
                     conclude(i, Done(entry, ELSEWHERE, message=where))
                 elif not again and (found := _cached(entry, where[0], where[1], cache)) is not None:
                     conclude(i, found)
+                    if further and trials is None and found.result is not None:
+                        earlier[len(todo)] = found.result.minute
+                        todo.append((i, entry, *where))
                 else:
                     todo.append((i, entry, *where))
-            if todo:
+            if len(todo) > len(earlier) or any(earlier.values()):
                 cache.ensure_writable()
-            spending = Spending([e.weight for _, e, *_ in todo], lambda: overall.left)
+            spending = Spending([e.weight for _, e, *_ in todo], lambda: overall.left, earlier)
             for n, given, more in spending:
                 i, entry, device, threads = todo[n]
                 if not more and overall.left is not None and overall.left <= 0:

@@ -79,25 +79,40 @@ def shares(kernels: Sequence[FoundKernel], options: JitOptions) -> list[tuple[Fo
     return [(k, max(LEAST_S, total * w / sum(weights))) for k, w in zip(wanted, weights, strict=True)]
 
 
-def tune_now(
-    kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOptions, begins: Callable[[FoundKernel, float], None] | None = None
-) -> int:
+def tune_now(kernels: Sequence[FoundKernel], place: BuildPlace, options: JitOptions) -> int:
     """Tune the kernels that have no exact answer, heaviest first, until the budget is spent. Returns how many were tuned. What
-    was found is in the cache; Ctrl-C keeps that, and ends the call. `begins`: called with each kernel and the seconds that it gets."""
+    was found is in the cache; Ctrl-C keeps that, and ends the call."""
+    todo = shares(kernels, options)
+    done = tuned_within(sum(s for _, s in todo), todo, place)
+    if todo and not done:
+        spent = sum(s for _, s in todo)
+        warnings.warn(f'no kernel was tuned in {spent:.3g} s: give jit a longer budget=, such as "30s"', stacklevel=2)
+    return len(done)
+
+
+def tuned_within(
+    total: float,
+    todo: Sequence[tuple[FoundKernel, float]],
+    place: BuildPlace,
+    begins: Callable[[FoundKernel, float, bool], None] = lambda k, seconds, more: None,
+) -> list[FoundKernel]:
+    """Tune kernels within `total` seconds, and return those for which there was time. `todo`: each with its weight; one that has an answer goes
+    on where that is expected to gain enough. `begins`: called with a kernel, the seconds that it gets, and whether it was searched for before."""
     from ...search import tune
     from ...search.outlook import Spending
+    from ...search.warm_start import next_minute
 
-    todo = shares(kernels, options)
-    end = time.monotonic() + sum(s for _, s in todo)
-    done = 0
-    spending = Spending([s for _, s in todo], lambda: end - time.monotonic())
-    for number, seconds, more in spending:
+    end = time.monotonic() + total
+    done: dict[int, FoundKernel] = {}
+    answers = {n: place.cache.best(k.key) if k.key else None for n, (k, _) in enumerate(todo) if k.exact}
+    earlier = {n: next_minute(row) if row else None for n, row in answers.items()}
+    spending = Spending([w for _, w in todo], lambda: end - time.monotonic(), earlier)
+    for turn, (number, seconds, more) in enumerate(spending):
         k = todo[number][0]
-        if (number or more) and time.monotonic() + LEAST_S > end:
+        if turn and time.monotonic() + LEAST_S > end:
             break
         assert k.kernel is not None and seconds is not None
-        if begins is not None:
-            begins(k, seconds)
+        begins(k, seconds, more)
         try:
             found = tune(
                 without_aliases(k.kernel),
@@ -107,14 +122,12 @@ def tune_now(
                 budget=max(LEAST_S, seconds),
                 retune=more,
             )
-            spending.minute[number] = found.minute
         except OutOfTimeError:  # a busy machine: the next kernel may be a smaller one
+            spending.minute[number] = None
             continue
-        done += not more
-    if todo and not done:
-        spent = sum(s for _, s in todo)
-        warnings.warn(f'no kernel was tuned in {spent:.3g} s: give jit a longer budget=, such as "30s"', stacklevel=2)
-    return done
+        spending.minute[number] = found.minute
+        done[number] = k
+    return list(done.values())
 
 
 def tune_in_background(program: CompiledFunction, place: BuildPlace, options: JitOptions) -> BackgroundTuner | None:

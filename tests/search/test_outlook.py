@@ -112,5 +112,24 @@ def test_time_that_one_leaves_flows_on_and_small_budgets_are_dealt_out_whole() -
     assert turns[1][1] == pytest.approx(left_of(turns[0][1]) / 3)
 
 
+def test_those_searched_before_go_on_where_that_pays() -> None:
+    """Their first turn was earlier: what is new has its part of all, and then the heaviest that gain most go on, until all are on a plateau."""
+    left = [100.0]
+    spending = Spending([6.0, 3.0, 1.0, 8.0, 8.0], lambda: left[0], {0: 0.02, 1: 0.5, 3: None, 4: PLATEAU / 4})
+    turns = []
+    for n, seconds, more in spending:
+        left[0] -= seconds or 0.0
+        turns.append((n, round(seconds or 0.0, 3), more))
+        spending.minute[n] = {0: 0.0199, 2: None}.get(n, 0.001)
+    assert turns[0] == (2, 6.0, False), "a tenth of what is not kept for more turns"
+    assert [t[0] for t in turns[1:]] == [1, 0, 0, 0, 0] and all(t[2] for t in turns[1:])
+    assert list(Spending([1.0, 1.0], lambda: None, {0: 0.5})) == [(1, None, False)]
+    assert not list(Spending([1.0], lambda: 100.0, {0: PLATEAU / 2}))
+    assert (
+        list(Spending([1.0], lambda: left[0], {0: PLATEAU / 2})) == []
+        and len(list(zip(Spending([1.0], lambda: 300.0, {0: PLATEAU / 2}), "x"))) == 1
+    )
+
+
 def left_of(first: float | None) -> float:
     return 4 * SLICE_S / 2 - (first or 0.0) / 2

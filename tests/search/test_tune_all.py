@@ -19,12 +19,13 @@ from tilewright.search.result import Job, Result, make
 
 class Script:
     """Stands in for `search.tune`: entries by number (k=1, 2, …). `takes`: seconds of a search; `known`: what the
-    cache has; `fate`: what happens instead."""
+    cache has, `minute`: what more search is expected to gain that; `fate`: what happens instead."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.takes: dict[int, float] = {}
         self.known: set[int] = set()
+        self.minute: dict[int, float] = {}
         self.fate: dict[int, Any] = {}
         self.calls: list[tuple[int, dict[str, Any]]] = []
 
@@ -49,11 +50,8 @@ class Script:
         self, kernel: str, shape: Any, dtype: Any, device: Any, threads: int, cache: Cache, asked: Any, objective: str, allow: Any
     ) -> Result | None:
         """Stands in for `search.api.cached`."""
-        return (
-            make(Job(kernel, shape, getattr(dtype, "name", dtype) or "", device.name, threads, ""), t_min=1e-3 * shape["k"], n=1)
-            if shape["k"] in self.known
-            else None
-        )
+        job = Job(kernel, shape, getattr(dtype, "name", dtype) or "", device.name, threads, "")
+        return make(job, t_min=1e-3 * shape["k"], n=1, minute=self.minute.get(shape["k"])) if shape["k"] in self.known else None
 
     @property
     def shares(self) -> list[tuple[int, float]]:
@@ -112,6 +110,17 @@ def test_again_tunes_the_cached_ones_too(tmp_path: Path, store: Cache, script: S
     script.known = {1, 2}
     go(manifest(tmp_path, 2), store, script, seconds=10, again=True)
     assert script.shares == [(1, 5.0), (2, 5.0)] and all(more["retune"] for _, more in script.calls)
+
+
+def test_what_is_cached_goes_on_where_that_pays(tmp_path: Path, store: Cache, script: Script) -> None:
+    script.known, script.minute = {1, 2, 3}, {1: 0.1, 3: 0.001}
+    done = go(manifest(tmp_path), store, script, seconds=100, further=True)
+    assert [n for n, _ in script.shares] == [4, 1] and [more["retune"] for _, more in script.calls] == [False, True]
+    assert [d.status for d in done] == ["tuned", "cached", "cached", "tuned"]
+    for limits in ({"seconds": 100}, {"trials": 3, "further": True}, {"further": True}):
+        script.calls.clear()
+        go(manifest(tmp_path, 3), store, script, **limits)
+        assert not script.calls, limits
 
 
 def test_an_entry_may_have_a_limit_and_its_own_way(tmp_path: Path, store: Cache, script: Script) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import tilewright
 import tilewright.cache as caches
+from tilewright.cache.rows import PINNED
+from tilewright.files.strict import canon
 from tilewright.measure.outcome import Measurement, Outcome
 from tilewright.opts import opt
 from tilewright.search import Budget, tune
 from tilewright.search.budget import GLANCE
-from tilewright.search.warm_start import EarlierMeasurements, SearchEffort
+from tilewright.search.warm_start import EarlierMeasurements, SearchEffort, next_minute
 
 SHAPE = {"m": 32, "n": 32, "k": 32}
 A, B, C = (opt("UPCAST", "m", 8),), (opt("UPCAST", "m", 4),), (opt("UPCAST", "m", 2),)
@@ -40,6 +42,19 @@ A, B, C = (opt("UPCAST", "m", 8),), (opt("UPCAST", "m", 4),), (opt("UPCAST", "m"
 )
 def test_what_a_search_covers(effort: SearchEffort, budget: Budget | None, covered: bool) -> None:
     assert effort.covers(budget) == covered
+
+
+def test_what_an_answer_says_of_more_search() -> None:
+    row = caches.Row(kernel="k", target="t", threads=1, compiler="c")
+    for effort, expected in (
+        (SearchEffort(9, 9, minute=0.25), 0.25),
+        (SearchEffort(1, 2), 1.0),
+        (SearchEffort(9, 9, complete=True, minute=0.25), None),
+    ):
+        said = dataclasses.replace(row, provenance=canon({"effort": effort.json}))
+        assert next_minute(said) == expected
+        assert next_minute(dataclasses.replace(row, provenance=canon({"effort": effort.json, PINNED: True}))) is None
+    assert next_minute(row) is None, "it says nothing"
 
 
 def test_searches_add_up() -> None:

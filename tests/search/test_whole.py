@@ -67,6 +67,13 @@ def test_what_does_nothing_is_not_kept_more_often_than_noise_allows(seed: int) -
     assert len(found.kept) <= 1 and found.gain < 1.03
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_the_noise_hides_is_used_unless_the_whole_speaks_against_it(seed: int) -> None:
+    assert Program([-0.0002] * 3, noise=0.02, seed=seed).judge(5.0).kept
+    hurts, promised = Program([0.0006] * 3, seed=seed), [Winner(f"k{i}", 1, 0.001, 0.0008) for i in range(3)]
+    assert not accept(promised, hurts, 5.0, lambda: hurts.now).kept
+
+
 def test_nothing_is_kept_where_the_whole_is_slower_in_the_end() -> None:
     program = Program([-0.001, -0.001], together=0.004)
     found = program.judge()

@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import tilewright as tw
 from tilewright import xp
+from tilewright.cache import Row
+from tilewright.files.strict import canon
+from tilewright.ir import Kernel
 from tilewright.ir.errors import OutOfTimeError
+from tilewright.named_kernels import make
+from tilewright.tensor.capture import graph_compiler
 from tilewright.tensor.frontends import habits
 from tilewright.tensor.tensor import Tensor
 
@@ -77,3 +84,31 @@ def test_a_budget_that_tunes_nothing_is_said(tmp_path: Path, monkeypatch: pytest
     f = tw.jit(lambda a: xp.sum(a * a, axis=1), tune="tune", budget="4s", cache=str(tmp_path / "c.db"))
     with pytest.warns(UserWarning, match="no kernel was tuned in 4 s: give jit a longer budget"):
         f(tw.Tensor(np.ones((300, 400), np.float32)))
+
+
+def test_a_budget_goes_on_where_kernels_have_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is tuned again: what is new is searched for, then the heaviest answer of which more search is expected to gain something."""
+    now, asked, begun = [0.0], [], []
+
+    def tune(kernel: Kernel, budget: float, retune: bool, **_: Any) -> Any:
+        now[0] += budget
+        asked.append((kernel.name, retune))
+        return SimpleNamespace(minute=0.001)
+
+    monkeypatch.setattr("tilewright.search.tune", tune)
+    monkeypatch.setattr(graph_compiler, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    minutes = {"heavy": 0.05, "flat": 0.0001, "light": 0.05, "by_hand": None, "new": None}
+    rows = {
+        n: Row(kernel=n, target="t", threads=1, compiler="c", provenance=canon({"effort": {"minute": m}} if m else {}))
+        for n, m in minutes.items()
+    }
+
+    def found(name: str) -> Any:
+        origin = "start" if name == "new" else "program" if name == "light" else "exact"
+        kernel = replace(make("add", {"n": 8}), name=name)
+        return graph_compiler.FoundKernel(name, 1, "", origin, "", 1, 1, name, None, kernel, "", rows[name].key)  # type: ignore[arg-type]
+
+    place: Any = SimpleNamespace(device="cpu", threads=1, cache=SimpleNamespace(best=lambda key: rows[key.kernel]))
+    todo = [(found(n), w) for n, w in (("heavy", 5.0), ("flat", 9.0), ("light", 1.0), ("by_hand", 9.0), ("new", 2.0))]
+    done = graph_compiler.tuned_within(60.0, todo, place, lambda k, seconds, more: begun.append((k.name, more)))
+    assert asked == begun == [("new", False), ("heavy", True), ("light", True)] and [k.name for k in done] == ["new", "heavy", "light"]
