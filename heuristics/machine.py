@@ -274,6 +274,10 @@ class Bandwidth(Protocol):
         ...
 
 
+CHUNKS = 8
+"""Chunks of a phase's work items for each thread."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caches:
     """How fast data moves between caches and memory, for one core, and what threads add."""
@@ -327,11 +331,15 @@ class Caches:
     wake: float = 4e-5
     """Seconds to wake a cold pool of threads."""
     item: float = 5e-8
-    """Seconds to hand out a work item to one of several threads."""
+    """Seconds to hand out a chunk of work items to one of several threads."""
     item_alone: float = 1.5e-9
     """Seconds to go on to the next work item, where there is one thread."""
     owned: float = 3.0
     """Cycles to read an index and compare it with the rows that an item owns (OWN)."""
+
+    def dispatch(self, items: float, threads: int) -> float:
+        """Seconds to hand out a phase's work items: several threads are woken, and take them in chunks (`devices/cpu/pool.py`)."""
+        return items * self.item_alone + (self.wake + min(items, CHUNKS * threads) * self.item if threads > 1 else 0.0)
 
     def last_cache(self, l2: int, l3: int) -> float:
         """Bytes that the last cache keeps from one call to the next, from the sizes of the second cache and of the last one."""

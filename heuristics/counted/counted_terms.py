@@ -76,7 +76,7 @@ def seconds(found: Counted, threads: int, machine: MachineModel) -> float:
     # stores past the caches come in bursts, and other loops do not wait beside them
     busy = max(busy + caches.bursts * found.past, found.past + caches.unhidden * busy)
     share = -(-found.items // threads) / max(1.0, found.items)
-    return busy * share / core.clock + (caches.wake + found.items * caches.item if threads > 1 else found.items * caches.item_alone)
+    return busy * share / core.clock + caches.dispatch(found.items, threads)
 
 
 def of_program(

@@ -495,9 +495,7 @@ def _phase(scheduled: Scheduled, whole: float, threads: int, dram: float, machin
         total += (machine.core.row * rows + machine.core.mispredicted * unforeseen) * again
         warm.add(nest)
     total += sum(traffic.stage_cycles(name) for name in scheduled.stages)
-    return total * _share(scheduled, items, threads) / clock + (
-        caches.wake + items * caches.item if threads > 1 else items * caches.item_alone
-    )
+    return total * _share(scheduled, items, threads) / clock + caches.dispatch(items, threads)
 
 
 def _work(s: Scheduled, nest: Nest, traffic: Traffic, warm: Mapping[str, Set[str]]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from itertools import islice, product
 
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
-from ...ir.node import Node, walk
+from ...ir.node import Node, axes_of, walk
 from ...opts.access import accesses
 from ...opts.analysis.extremes import combine_of
 from ...opts.analysis.structure import contiguous, extent, joins, lane_axis, stageable_values
@@ -20,12 +20,15 @@ from ...opts.nests import Nest, build
 from ...opts.opt import Opt, Opts, opt
 from ...opts.options.cache import PREFETCH, STREAM, prefetching
 from ...opts.options.fuse import by_family, with_rows
-from ..machine import SLOW
+from ..machine import SLOW, machine_of
+from ..model.shared_work import slow_work
 from .start_rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
 POINTS = 64
 """Points of scatters that are unrolled, over all of a kernel."""
+SLOW_BODY = 32
+"""Instructions of functions from which on four vectors are as fast as eight, in half the code."""
 
 
 class Rows(StartRule):
@@ -44,6 +47,8 @@ class Rows(StartRule):
             shapes = [(v, c) for v, c in shapes if v * f.lanes * written <= POINTS] or [(1, 1)]
         elif f.has("init"):
             shapes += [(16, 1), (32, 1)]  # rows that are scattered: longer pieces of each
+        most = _most_vectors(f)
+        shapes = list(dict.fromkeys((min(v, most), c) for v, c in shapes))
         if any(gathers(n) for n in f.nests):
             # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
             shapes += [(v, 1) for v in _whole_gathered(f)] or [(8, 4), (8, 8), (2, 4), (1, 4)]
@@ -54,12 +59,13 @@ class Rows(StartRule):
 
     def quick(self, f: StartFacts) -> list[Opts]:
         def row(vectors: int, copies: int = 1) -> Opts:
-            return self.schedule(f, f.kernel, {"vectors": vectors, "copies": copies, "stage": 1})
+            return self.schedule(f, f.kernel, {"vectors": min(vectors, most), "copies": copies, "stage": 1})
 
+        most = _most_vectors(f)
         out = (list(map(row, _whole_gathered(f))) or [row(8, 8), row(8, 4)]) if any(gathers(n) for n in f.nests) else []
         if any(o.op == "FUSE" for o in row(1)):  # more accumulators
             out += [row(2), row(4), row(1)]
-        return [*out, *([row(4, 2)] if len(f.nests) > 1 else []), row(8), row(4)]
+        return [*out, *([row(4, 2)] if len(f.nests) > 1 else []), row(8), *([row(4)] if most > 4 else [])]
 
     def templates(self, f: StartFacts) -> Iterator[Template]:
         shared = [a.arg.name for a in f.shared]
@@ -81,6 +87,16 @@ def _whole_gathered(f: StartFacts) -> set[int]:
     """Vectors of short gathered rows: what chooses one is read once for all of them, and no others are taken beside it."""
     widths = {extent(a) for n in f.nests if gathers(n) for a in contiguous(f.kernel, n)[:1]}
     return {-(-w // f.lanes) for w in widths if f.lanes < w <= 8 * f.lanes and waste(w, f.lanes) <= 0.25}
+
+
+def _most_vectors(f: StartFacts) -> int:
+    """Copies of a vector at most: fewer where each takes functions of many instructions."""
+    core, most = machine_of(f.target.cpu).core, 0.0
+    for n in f.nests:
+        lane = set(contiguous(f.kernel, n)[:1])
+        each = [slow_work(x, f.target, core) or 0 for x in walk(n.expr) if x.op in SLOW and x.dtype.is_float and lane & axes_of(x)]
+        most = max(most, sum(each))
+    return 4 if most > SLOW_BODY else 8
 
 
 def by_points(n: Nest) -> bool:

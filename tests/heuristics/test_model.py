@@ -119,6 +119,6 @@ def test_stored_rows_share_sets_with_those_that_are_read() -> None:
     assert gain(1024) < 0.98 * gain(1040)
 
 
-def test_one_thread_goes_on_to_its_next_item_at_once() -> None:
+def test_threads_take_short_items_in_chunks() -> None:
     alone, shared = (cost("sum_rows", [["UPCAST", "n", 16], ["PARALLEL", "m"]], threads, m=65536, n=16) for threads in (1, 2))
-    assert alone < shared, "two threads are handed items one by one, and these are short"
+    assert 0.5 * alone < shared < 0.8 * alone
