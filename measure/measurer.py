@@ -121,8 +121,7 @@ class Measurer:
         self._likely = False, False
         """Whether the first right candidate flushes subnormal numbers, and regroups factors: a winner mostly does so too."""
         try:
-            # the inputs and the reference are made while the first candidates are being built
-            self._runner = self._start_runner([Data(seed)])
+            self._prepare()
         except BaseException:
             self.close()
             raise
@@ -141,6 +140,10 @@ class Measurer:
             if link is not None:
                 link.stop()
         self._pool.close()
+
+    def _prepare(self) -> None:
+        """Start the runner: inputs and reference are made while the first candidates are being built."""
+        self._runner = self._start_runner([Data(self.seed)])
 
     def _start_runner(self, prepared: Sequence[Data], beside: bool = False) -> RunnerLink:
         if self._runner_setup.prepare is None:

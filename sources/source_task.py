@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import tempfile
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..ir.normal_form import Canonical
     from ..measure import Measurement
+    from ..measure.processes.buildpool import Builds
+    from ..opts.opt import Opt
     from ..plan import Built
 
 
@@ -89,35 +92,49 @@ LIMIT_S = 300.0
 """Seconds that a reference may take where nobody says another limit."""
 
 
-def compute(task: CheckedSource, device: SourceDevice, threads: int, seeds: tuple[int, ...], limit_s: float = LIMIT_S) -> None:
-    """Write what every output must hold, for the inputs of each seed. Raises UsageError where the reference fails, hangs, or
-    disagrees with itself."""
-    if not any(a.written for a in task.spec.arrays):
-        raise UsageError(
-            f'{task.spec.function} writes no argument, so nothing can be checked: give the arrays that it writes role = "out" or "inout"'
+class PendingReference:
+    """What every output must hold, for the inputs of each seed, being computed in a process of its own."""
+
+    def __init__(self, task: CheckedSource, device: SourceDevice, threads: int, seeds: tuple[int, ...], limit_s: float = LIMIT_S) -> None:
+        """Raises UsageError where nothing can be checked."""
+        spec = task.spec
+        if not any(a.written for a in spec.arrays):
+            raise UsageError(
+                f'{spec.function} writes no argument, so nothing can be checked: give the arrays that it writes role = "out" or "inout"'
+            )
+        self._what = (
+            f"the reference {spec.check.reference}" if spec.check.reference else "the untuned configuration, which is the reference,"
         )
-    started, channel = process.start(MODULE, ReferenceRequest(task, device, threads, seeds))
-    what = (
-        f"the reference {task.spec.check.reference}" if task.spec.check.reference else "the untuned configuration, which is the reference,"
-    )
-    began = time.monotonic()
-    try:
-        while True:
-            try:
-                kind, payload = channel.receive(min(1.0, max(0.01, began + limit_s - time.monotonic())))
-                break
-            except TimeoutError:
-                if time.monotonic() - began > limit_s:
+        self._limit_s, self._until = limit_s, time.monotonic() + limit_s
+        self._process, self._channel = process.start(MODULE, ReferenceRequest(task, device, threads, seeds))
+        self._open = True
+
+    def wait(self) -> None:
+        """Until it is written. Raises UsageError where the reference fails, hangs, or disagrees with itself."""
+        try:
+            while self._open:
+                with contextlib.suppress(TimeoutError):
+                    kind, payload = self._channel.receive(min(1.0, max(0.01, self._until - time.monotonic())))
+                    break
+                if time.monotonic() > self._until:
                     raise UsageError(
-                        f"{what} did not end within {limit_s:.3g} s: give smaller sizes, another reference, or more time"
-                    ) from None
-    except Closed:
-        how = process.how_it_ended(started.wait())
-        raise UsageError(f"{what} ended its process ({how}){_hint(how)}") from None
-    finally:
-        process.stop(started, channel)
-    if kind == "error":
-        raise UsageError(str(payload))
+                        f"{self._what} did not end within {self._limit_s:.3g} s: give smaller sizes, another reference, or more time"
+                    )
+            else:
+                return
+        except Closed:
+            how = process.how_it_ended(self._process.wait())
+            raise UsageError(f"{self._what} ended its process ({how}){_hint(how)}") from None
+        finally:
+            self.stop()
+        if kind == "error":
+            raise UsageError(str(payload))
+
+    def stop(self) -> None:
+        """End it now; safe to call twice."""
+        if self._open:
+            self._open = False
+            process.stop(self._process, self._channel)
 
 
 def _hint(how: str) -> str:
@@ -134,12 +151,31 @@ def _hint(how: str) -> str:
 class SourceMeasurer(Measurer):
     """Builds, verifies and times configurations of a `CheckedSource`."""
 
-    def __init__(self, checked: CheckedSource, device: SourceDevice, threads: int, request: TuneRequest, hashed: bool = False) -> None:
+    def __init__(
+        self, checked: CheckedSource, reference: PendingReference, device: SourceDevice, threads: int, request: TuneRequest, hashed: bool
+    ) -> None:
+        self._reference = reference
         # to a measurer its kernel is opaque: `build` and `prepare` alone look inside
         kernel = cast("Kernel", checked)
         told: dict[str, Any] = {"compile": building.build, "prepare": prepare, "hash_outputs": hashed}
         told |= {"deadline_s": request.deadline_s, "build_deadline_s": request.build_deadline_s}
         super().__init__(kernel, device, threads, seed=request.random_seed, **told)
+
+    def _prepare(self) -> None:
+        """The runner needs the reference, which builders need not wait for."""
+
+    def build(self, schedules: Sequence[tuple[Opt, ...]]) -> Builds:
+        builds = super().build(schedules)
+        if self._runner is None:
+            doing, Deadline.doing = Deadline.doing, "the reference was being computed"
+            self._reference.wait()
+            super()._prepare()
+            Deadline.doing = doing
+        return builds
+
+    def close(self) -> None:
+        self._reference.stop()
+        super().close()
 
     def _fault(self, built: Built) -> str | None:
         task = cast(CheckedSource, self.kernel)
@@ -259,7 +295,7 @@ class SourceTask:
 
     @contextmanager
     def measurer(self, request: TuneRequest, hashed: bool = False) -> Iterator[Measurer]:
-        """Computes the reference first, then measures."""
+        """Computes the reference while builders begin, then measures."""
         seconds = request.budget.seconds
         with tempfile.TemporaryDirectory(prefix="tilewright-references-") as folder:
             checked = CheckedSource(self.spec, Path(folder))
@@ -267,9 +303,12 @@ class SourceTask:
             Deadline.doing = "the reference was being computed"
             left = LIMIT_S if seconds is None else max(0.0, seconds - request.seconds)
             seeds = (request.random_seed, request.random_seed + 1)
-            compute(checked, self.device, self.threads, seeds, min(LIMIT_S, left))
-            with SourceMeasurer(checked, self.device, self.threads, request, hashed) as made:
-                yield made
+            reference = PendingReference(checked, self.device, self.threads, seeds, min(LIMIT_S, left))
+            try:
+                with SourceMeasurer(checked, reference, self.device, self.threads, request, hashed) as made:
+                    yield made
+            finally:
+                reference.stop()
 
     def recorder(self, cache: Cache, space: Space, job: Job) -> SourceRecorder:
         made = SourceRecorder(

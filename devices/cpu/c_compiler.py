@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import math
 import os
 import re
 import shlex
@@ -176,30 +175,29 @@ def _made(text: str, what: str, target: Target, compiler: Compiler) -> bytes:
         return out.read_bytes()
 
 
-def _limit() -> None:
-    """In the child: who kills us (or the builder we run in) does not know the processes that a compiler starts."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(TIMEOUT_S), math.ceil(TIMEOUT_S)))
+_LIMITED = ("/bin/sh", "-c", f'ulimit -t {TIMEOUT_S} 2>/dev/null; exec "$@"', "sh")
+"""Who kills us (or the builder we run in) does not know the processes that a compiler starts. Setting the limit in Python, between fork and
+exec, would copy the page tables of this process for each compiler: 4 ms in a builder, where a shell takes 0.6."""
 
 
 def run(words: tuple[str, ...], folder: Path) -> str:
     """What a compiler prints; it reads nothing. Raises BuildError with its first error, DeviceError where it does not start."""
     try:
         done = subprocess.run(
-            words,
+            (*_LIMITED, *words) if os.name == "posix" else words,
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=TIMEOUT_S,
-            preexec_fn=_limit if os.name == "posix" else None,
         )
     except subprocess.TimeoutExpired as e:
         raise BuildError(f"{os.path.basename(words[0])} took longer than {TIMEOUT_S} s and was stopped") from e
     except OSError as e:
         raise DeviceError(f"the C compiler {words[0]} does not start: {e}; {INSTALL}") from e
+    if done.returncode in (126, 127):  # the shell's own
+        raise DeviceError(f"the C compiler {words[0]} does not start: {done.stderr.strip()}; {INSTALL}")
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()] or [
             f"it ended with status {done.returncode} and said nothing"

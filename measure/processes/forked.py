@@ -24,8 +24,8 @@ from ...log import logger
 log = logger("measure")
 
 MODULE = "tilewright.measure.processes.starter"
-FORKED = ("tilewright.measure.processes.runner", "tilewright.measure.processes.builder")
-"""Modules that the starter has imported, and forks."""
+FORKED = ("tilewright.measure.processes.runner", "tilewright.measure.processes.builder", "tilewright.sources.source_reference")
+"""Modules that the starter forks."""
 ANSWER = struct.Struct("<qq")
 """What the starter's side says: the new process, or 0, and the number of the error that kept it from being a helper, or 0."""
 DESCRIPTORS = 5

@@ -31,7 +31,7 @@ _NEEDED = (
     "numpy", "numpy.random", "llvmlite.binding", "tilewright.lower", "tilewright.renderers", "tilewright.plan.artefacts",
     "tilewright.devices.cpu.device", "tilewright.devices.cpu.executable", "tilewright.measure.bench",
     "tilewright.measure.checking.compare", "tilewright.measure.operands", "tilewright.measure.checking.exact_sums", "tilewright.measure.roofline",
-    "tilewright.measure.checking.compiled_references", "tilewright.measure.checking.verify",
+    "tilewright.measure.checking.compiled_references", "tilewright.measure.checking.verify", *FORKED[:2],
 )  # fmt: skip
 """What helpers import later, when they serve."""
 
@@ -111,7 +111,7 @@ def main(argv: list[str]) -> None:
     asked.set_inheritable(False)
     if platform.machine() not in _CLONE:
         return
-    for name in (*_NEEDED, *FORKED):
+    for name in _NEEDED:
         importlib.import_module(name.replace("tilewright", __package__.partition(".")[0], 1))
     gc.collect()
     gc.freeze()

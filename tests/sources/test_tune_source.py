@@ -23,7 +23,7 @@ from tilewright.sources.reading import spec_of
 from tilewright.sources.source_device import SourceDevice
 from tilewright.sources.source_reference import ReferenceRequest, compute_here
 from tilewright.sources.source_spec import signature
-from tilewright.sources.source_task import compute
+from tilewright.sources.source_task import PendingReference
 
 
 class Seen(Silent):
@@ -90,7 +90,7 @@ def test_the_untuned_configuration_must_agree_with_itself(saxpy: Path) -> None:
         (saxpy / "saxpy.c").write_text(f"void saxpy(int n, float a, const float *x, float *y) {{ {text} }}")
         spec = spec_of(saxpy / "saxpy.c", "saxpy", args=saxpy / "spec.toml")
         with pytest.raises(UsageError) as e:
-            compute(CheckedSource(spec, saxpy), SourceDevice("cpu", "c"), 1, (0,), 20.0)
+            PendingReference(CheckedSource(spec, saxpy), SourceDevice("cpu", "c"), 1, (0,), 20.0).wait()
         return str(e.value)
 
     assert "the untuned configuration, which is the reference, disagrees with itself" in failing("static int calls; y[0] = calls++;")
@@ -137,7 +137,7 @@ def test_opencl_is_launched_over_its_grid_and_checked(tmp_path: Path) -> None:
     task = CheckedSource(spec, tmp_path)
     built = build(task, schedule(spec, spec.untuned), device)
     assert built.source.signature.grid == (32, 3, 1)  # type: ignore[attr-defined]
-    compute(task, device, device.threads, (0,))
+    PendingReference(task, device, device.threads, (0,)).wait()
     begin, host = preparing.beginnings(spec, 0), preparing.operands(spec, 0)
     x = view(host.places["x"].checked, host.places["x"].dtype, (3, 1001))
     np.testing.assert_allclose(np.load(preparing.expected_file(tmp_path, 0, "y")), begin["y"] + np.float32(1.5) * x, rtol=1e-4, atol=1e-5)
@@ -180,7 +180,7 @@ __kernel void pictured(__global float4 *y, __read_only image2d_t p) {}"""
         return spec, build(CheckedSource(spec, tmp_path), schedule(spec, spec.untuned), device)
 
     spec = made()[0]
-    compute(CheckedSource(spec, tmp_path), device, device.threads, (0,))
+    PendingReference(CheckedSource(spec, tmp_path), device, device.threads, (0,)).wait()
     host = preparing.operands(spec, 0)
     x = view(host.places["x"].checked, host.places["x"].dtype, (4, 16, 4))
     expected = (x[:, ::-1] * np.array([1, 2, 16, 1], np.float32)).reshape(64, 4)
