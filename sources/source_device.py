@@ -74,6 +74,9 @@ class SourceDevice(Device):
     def check(self) -> None:
         self.inner.check()
 
+    def check_timing(self) -> None:
+        self.inner.check_timing()
+
     def check_threads(self, threads: int) -> None:
         self.inner.check_threads(threads)
 

@@ -17,6 +17,7 @@ from tilewright.devices.opencl.device import OpenClDevice
 from tilewright.devices.opencl.drivers import FoundDevice, _why_not, choose, find, target_of
 from tilewright.files.child_process import ChildAnswer, ChildProcess
 from tilewright.ir import DeviceError
+from tilewright.sources.source_device import SourceDevice
 
 CPU = {
     "platform": "Portable Computing Language", "platform_version": "OpenCL 3.0 PoCL 3.1 LLVM 15.0.6", "at": 0, "name": "pthread-znver5", "vendor": "AMD",
@@ -111,8 +112,9 @@ def test_kinds_and_places_choose_devices(install: Callable[..., Path], monkeypat
     for context, name in (("0", "gfx1100"), ("1:0", "pthread-znver5"), ("oclgrind", "Oclgrind Simulator")):
         monkeypatch.setenv("PYOPENCL_CTX", context)
         assert OpenClDevice().found.about["name"] == name
-    with pytest.raises(DeviceError, match=r"is Oclgrind, which checks kernels .* choose another device"):
-        OpenClDevice().check_timing()
+    for device in (OpenClDevice(), SourceDevice("opencl:oclgrind", "opencl")):
+        with pytest.raises(DeviceError, match=r"is Oclgrind, which checks kernels .* choose another device"):
+            device.check_timing()
     monkeypatch.setenv("PYOPENCL_CTX", "1:5")
     with pytest.raises(DeviceError, match="PYOPENCL_CTX=1:5 names no OpenCL device that works here"):
         _ = OpenClDevice().found

@@ -13,6 +13,8 @@ from tilewright.ir.errors import OutOfTimeError, UsageError
 
 ENDS_S = 60.0
 """A run that took longer waited for what does not end (the planted ones would take for ever)."""
+BUSY = "source was being read|reference was being computed"
+"""What is told where, on a busy machine, that takes all of the time."""
 pytestmark = pytest.mark.slow
 
 
@@ -28,8 +30,8 @@ def tuned(saxpy: Path, budget: float, **more: Any) -> Any:
 def test_a_reference_that_never_returns(saxpy: Path) -> None:
     with (saxpy / "ref.py").open("a") as f:
         f.write("\ndef endless(x, y):\n    while True:\n        pass\n")
-    said = r"the reference .* did not end within [012](\.\d+)? s: give smaller sizes, another reference, or more|source was being read"
-    with pytest.raises((UsageError, OutOfTimeError), match=said):  # (on a busy machine reading the source may take all)
+    said = r"the reference .* did not end within [012](\.\d+)? s: give smaller sizes, another reference, or more"
+    with pytest.raises((UsageError, OutOfTimeError), match=f"{said}|{BUSY}"):
         tuned(saxpy, 2.0, check=f"{saxpy / 'ref.py'}:endless")
 
 
@@ -37,7 +39,7 @@ def test_the_untuned_configuration_never_returns(saxpy: Path) -> None:
     (saxpy / "saxpy.c").write_text(
         (saxpy / "saxpy.c").read_text().replace("#if MODE == 1", 'for (;;) __asm__ volatile("");\n#if MODE == 1')
     )
-    with pytest.raises(UsageError, match="the untuned configuration, which is the reference, did not end within"):
+    with pytest.raises((UsageError, OutOfTimeError), match=f"the untuned configuration, which is the reference, did not end within|{BUSY}"):
         tuned(saxpy, 2.0)
 
 
