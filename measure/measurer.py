@@ -69,6 +69,7 @@ class Measurer:
         prepare: Callable[[RunnerSetup, Device, Data, bool], Bench] | None = None,
         energy: str = "",
         policy: MeasurementPolicy | None = None,
+        building: int = 0,
     ) -> None:
         """`threads` defaults to the device's. `seed` fixes the inputs. `vars`: values of the kernel's symbols.
         `deadline_s`: seconds one call (or one timing) may take. `builders`: processes (default: usable cores; one
@@ -77,7 +78,8 @@ class Measurer:
         `hash_outputs` fills `Measurement.outputs`, some milliseconds a candidate. `reference`: the kernel to whose error
         bound results are held, where that is another one (`ir.lower_precision`). `prepare`: makes inputs and references,
         where `kernel` is something that only it and `compile` understand (a user's source). `energy`: 'energy' or 'dynamic-energy'
-        fills `Measurement.energy`. `policy`: where operands lie (the caller keeps other cores busy). Raises DeviceError where the device cannot run here, NoRoom for operands that memory cannot hold."""
+        fills `Measurement.energy`. `policy`: where operands lie (the caller keeps other cores busy). `building`: so many builders,
+        at most, work on beside what is timed, where a core is free. Raises DeviceError where the device cannot run here, NoRoom for operands that memory cannot hold."""
         self.kernel, self.vars, self.seed, self.deadline_s = kernel, dict(vars or {}), seed, deadline_s
         self.device = devices.get(device)
         self.device.check()
@@ -111,9 +113,14 @@ class Measurer:
             energy,
             policy or AS_PROGRAMS,
         )
-        self._pool = BuildPool(builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)), count, build_deadline_s)
+        self._pool = BuildPool(
+            builder.BuilderSetup(kernel, spec, compile, dict(extra or {}), max(limit, 1 << 30)),
+            count,
+            build_deadline_s,
+            free := max(0, min(building, cores - self.threads)),
+        )
         self._pause = needs_pause(self.threads, count, cores)
-        self._core_free = cores > (1 if gpu else self.threads) + (0 if self._pause else count)
+        self._core_free = cores > (1 if gpu else self.threads) + (free if self._pause else count)
         """Whether this process has a core of its own while something is timed: builders that do not pause have theirs."""
         self._meanwhile: Callable[[], None] | None = None
         self._runner: RunnerLink | None = None

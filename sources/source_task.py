@@ -105,8 +105,8 @@ class PendingReference:
         self._what = (
             f"the reference {spec.check.reference}" if spec.check.reference else "the untuned configuration, which is the reference,"
         )
-        self._limit_s, self._until = limit_s, time.monotonic() + limit_s
         self._process, self._channel = process.start(MODULE, ReferenceRequest(task, device, threads, seeds))
+        self._limit_s, self._until = limit_s, time.monotonic() + limit_s
         self._open = True
 
     def wait(self) -> None:
@@ -158,7 +158,7 @@ class SourceMeasurer(Measurer):
         # to a measurer its kernel is opaque: `build` and `prepare` alone look inside
         kernel = cast("Kernel", checked)
         told: dict[str, Any] = {"compile": building.build, "prepare": prepare, "hash_outputs": hashed}
-        told |= {"deadline_s": request.deadline_s, "build_deadline_s": request.build_deadline_s}
+        told |= {"deadline_s": request.deadline_s, "build_deadline_s": request.build_deadline_s, "building": 1}
         super().__init__(kernel, device, threads, seed=request.random_seed, **told)
 
     def _prepare(self) -> None:

@@ -39,9 +39,11 @@ _FAILED_STARTS = 8
 class _Builder:
     """One process and the tasks it holds, oldest first. `since`: when it took up the oldest."""
 
-    def __init__(self, setup: BuilderSetup, group: int) -> None:
+    def __init__(self, setup: BuilderSetup, group: int, free: bool = False) -> None:
+        """`free`: in a group of its own, it never stands still."""
+        self.free = free
         self.process: Helper
-        self.process, self.channel = process.start(builder.MODULE, setup, group)
+        self.process, self.channel = process.start(builder.MODULE, setup, 0 if free else group)
         self.tasks: deque[tuple[int, Any]] = deque()
         self.since = time.monotonic()
         self.ready = False
@@ -82,7 +84,7 @@ class _Builder:
     def kill(self) -> str:
         """End it, leaving its number taken; how it ended."""
         self.channel.close()
-        os.kill(self.process.pid, signal.SIGKILL)
+        (os.killpg if self.free else os.kill)(self.process.pid, signal.SIGKILL)
         seen = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
         if seen is None:
             return "ended"
@@ -93,8 +95,8 @@ class BuildPool:
     """`submit` queues option lists, `take` gives what is finished. Progress is made only inside `pump`, which every wait for
     something else should call when one of `channels()` is readable."""
 
-    def __init__(self, setup: BuilderSetup, count: int, deadline_s: float = 30.0) -> None:
-        """`deadline_s`: seconds one build may take."""
+    def __init__(self, setup: BuilderSetup, count: int, deadline_s: float = 30.0, free: int = 0) -> None:
+        """`deadline_s`: seconds one build may take. `free`: so many of the builders work on while something is timed."""
         self._setup, self._deadline = setup, deadline_s
         self._queue: deque[tuple[int, Any]] = deque()
         self._done: dict[int, Any] = {}
@@ -103,9 +105,9 @@ class BuildPool:
         self._failed_starts = 0
         first = _Builder(setup, 0)
         self.group = first.process.pid
-        """The process group of all builders. The first one leads it and is not reaped before `close`, so the number stays ours."""
+        """The process group of all builders that may be paused. The first one leads it and is not reaped before `close`, so the number stays ours."""
         self._leader = first.process
-        self._builders = [first] + [_Builder(setup, self.group) for _ in range(count - 1)]
+        self._builders = [first] + [_Builder(setup, self.group, i < free) for i in range(count - 1)]
 
     def __len__(self) -> int:
         return len(self._builders)
@@ -210,7 +212,7 @@ class BuildPool:
         self._failed_starts = 0 if late else self._failed_starts + 1
         if self._failed_starts > _FAILED_STARTS:
             raise MeasureError(f"builder processes keep dying ({ended}); give them more memory, or see what they print above")
-        self._builders.append(_Builder(self._setup, self.group))
+        self._builders.append(_Builder(self._setup, self.group, b.free))
 
 
 class Builds(Iterator[tuple[int, "Built | Measurement"]]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,15 @@ def tuned(saxpy: Path, budget: float, **more: Any) -> Any:
         assert time.monotonic() - began < ENDS_S
 
 
+def in_time(saxpy: Path, **more: Any) -> Any:
+    """A search of 5 s, where the machine is not so busy that the reference takes them all."""
+    try:
+        return tuned(saxpy, 5.0, **more)
+    except (UsageError, OutOfTimeError) as e:
+        assert re.search(f"the reference .* did not end within|{BUSY}", str(e))
+        pytest.skip("this machine is too busy")
+
+
 def test_a_reference_that_never_returns(saxpy: Path) -> None:
     with (saxpy / "ref.py").open("a") as f:
         f.write("\ndef endless(x, y):\n    while True:\n        pass\n")
@@ -44,7 +54,7 @@ def test_the_untuned_configuration_never_returns(saxpy: Path) -> None:
 
 
 def test_configurations_that_never_return(saxpy: Path) -> None:
-    r = tuned(saxpy, 5.0, params={"TILE": [8, 16, 32, 64], "MODE": [0, 4]}, check=f"{saxpy / 'ref.py'}:saxpy")
+    r = in_time(saxpy, params={"TILE": [8, 16, 32, 64], "MODE": [0, 4]}, check=f"{saxpy / 'ref.py'}:saxpy")
     assert r.exit_code in (0, 6) and set(r.counts) <= {"ok", "slow", "timeout"}
     assert r.found or "the time budget is spent" in r.message  # (on a busy machine nothing may have been measured)
 
@@ -53,5 +63,5 @@ def test_a_compiler_that_never_returns(saxpy: Path) -> None:
     """It reads a pipe that nobody writes."""
     os.mkfifo(saxpy / "pipe.h")
     (saxpy / "saxpy.c").write_text(f'#if MODE == 7\n#include "{saxpy / "pipe.h"}"\n#endif\n{(saxpy / "saxpy.c").read_text()}')
-    r = tuned(saxpy, 5.0, params={"TILE": [8, 16, 32, 64], "MODE": [0, 7]}, check=f"{saxpy / 'ref.py'}:saxpy")
+    r = in_time(saxpy, params={"TILE": [8, 16, 32, 64], "MODE": [0, 7]}, check=f"{saxpy / 'ref.py'}:saxpy")
     assert r.exit_code in (0, 6) and (r.found or "the time budget is spent" in r.message)
