@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from ...ir.body import in_steps, tuple_scan
 from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.access import accesses
 from ...opts.analysis.structure import extent, nests, scanned_axes
-from ...opts.defaults import family_name, fit, site_name
+from ...opts.defaults import family_name, fit, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.split import scan_name
@@ -42,6 +43,9 @@ class Scans(StartRule):
             free = [a for a in f.shared if a is not along]
             outer = tuple(opt("PARALLEL", site_name(a)) for a in free[:1])
             if along in scanned:
+                if in_steps(n.value):
+                    yield from _side_by_side(n, f, along, outer)
+                    continue
                 across = [a for a in n.axes if a is not along and extent(a) >= 8]
                 for vectors, copies in ((1, 2), (2, 2), (1, 4), (1, 1), (4, 1)):
                     side = (opt("UPCAST", site_name(across[-1]), copies),) if across and copies > 1 else ()
@@ -55,7 +59,18 @@ class Scans(StartRule):
                     yield (steps, opt("UPCAST", site_name(across[-1]), f.lanes), *outer)
             elif axes := [a for a in n.axes if a in scanned]:
                 others = [a for a in scanned if a not in n.axes and a.arg.family == axes[-1].arg.family]
-                yield from _down_columns((axes[-1], *others), f, along, outer)
+                yield from _down_columns(n, (axes[-1], *others), f, along, outer)
+
+
+def _side_by_side(n: Nest, f: StartFacts, along: Node, outer: Opts) -> Iterator[Opts]:
+    """A recurrence along rows: as many rows at once as there are lanes, or a few, since each step waits for the one before. Where there are
+    few steps in a body, the processor sees the next ones in time."""
+    rows = max((a for a in n.axes if a is not along), key=extent, default=None)
+    for copies in (f.lanes, f.lanes // 2, 4, 2, 1):
+        steps = fit(extent(along), TURNED if copies > 4 else 2 * TURNED)
+        if copies == 1 or (rows is not None and waste(extent(rows), copies) <= 0.25):
+            side = (opt("UPCAST", site_name(rows), copies),) if rows is not None and copies > 1 else ()
+            yield (opt("UPCAST", family_name(f.kernel, along), steps), *side, *outer)
 
 
 def _consecutive(kernel: Kernel, n: Nest) -> Node | None:
@@ -69,11 +84,15 @@ def _consecutive(kernel: Kernel, n: Nest) -> Node | None:
     return next((a for x in accesses(kernel, n) for a in n.axes if x.strides.get(a) == 1), None)
 
 
-def _down_columns(axes: Sequence[Node], f: StartFacts, along: Node, outer: Opts) -> Iterator[Opts]:
+def _down_columns(n: Nest, axes: Sequence[Node], f: StartFacts, along: Node, outer: Opts) -> Iterator[Opts]:
     """A scan along the first of `axes`, of columns that lie next to each other along another one; the others are those of further scans of
     the same columns, such as one that goes up again."""
     # (a state is read and written once for the steps that are taken at once, but each of them reads and writes a row of its own)
-    for most, (vectors, copies) in product(COLUMNS, ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1))):
+    ways = ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1))
+    if in_steps(n.value):  # compilers would write the steps of a vector one after the other; states have registers
+        states = len(tuple_scan(n.expr).needed(False))
+        ways = tuple((v, 1) for v in (4, 16, 2, 8, 1) if v == 1 or v * states < f.target.registers)
+    for most, (vectors, copies) in product(COLUMNS, ways):
         strip = most if outer else min(most, -(-extent(along) // f.threads))
         width = fit(extent(along), vectors * f.lanes)
         strip = -(-strip // width) * width
