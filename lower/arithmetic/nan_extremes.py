@@ -34,13 +34,15 @@ def network(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
         x, y = (found[s] for s in n.src)
         better = b.op("lt", x, y) if n.op == "max" else b.op("lt", y, x)
         found[n] = b.op("select", better, y, x, dtype=n.dtype)
-    unsure = list(dict.fromkeys(found[n] for n in inputs if not _is_number(n)))
+    first = node  # each step gives its first operand where one is NaN: that of all first operands needs no test
+    while first.op in _EXTREMES:
+        first = first.src[0]
+    unsure = list(dict.fromkeys(found[n] for n in inputs if n is not first and not _is_number(n)))
     other: Val | None = None
     for one, two in zip(unsure[::2], [*unsure[1::2], *unsure[-1:]]):
         some = b.op("or", b.op("ne", one, one), b.op("ne", two, two))
         other = some if other is None else b.op("or", other, some)
-    assert other is not None
-    return unless(b, b.splat(other, lanes), found[node])
+    return found[node] if other is None else unless(b, b.splat(other, lanes), found[node])
 
 
 def unless(b: Builder, other: Val, x: Val) -> Val:
