@@ -88,7 +88,7 @@ def _down_columns(n: Nest, axes: Sequence[Node], f: StartFacts, along: Node, out
     """A scan along the first of `axes`, of columns that lie next to each other along another one; the others are those of further scans of
     the same columns, such as one that goes up again."""
     # (a state is read and written once for the steps that are taken at once, but each of them reads and writes a row of its own)
-    ways = ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1))
+    ways: tuple[tuple[int, int], ...] = ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1))
     if in_steps(n.value):  # compilers would write the steps of a vector one after the other; states have registers
         states = len(tuple_scan(n.expr).needed(False))
         ways = tuple((v, 1) for v in (4, 16, 2, 8, 1) if v == 1 or v * states < f.target.registers)
