@@ -4,8 +4,8 @@ A step of it pulls the gradients of what a step made back to what the step got. 
 reductions and products gave: the loop stacks these. Pointwise work is done again.
 
 The gradient of what all steps see (weights) is a sum over the steps. Where each step's part of it is a sum of products of smaller arrays,
-these arrays are stacked, and one product over all steps stands behind the loop: a weight's gradient is not read and written in each
-step. Else it is a carry that is added up."""
+or a product of them as of a batch of one, these arrays are stacked, and one product over all steps stands behind the loop: a weight's
+gradient is not read and written in each step. Else it is a carry that is added up."""
 
 from __future__ import annotations
 
@@ -149,11 +149,12 @@ class _Reverse:
             core = _core(part)
             if core is None:
                 continue
+            summed, dims = core
             more, bases = min(
-                ((sum(product(b.shape) for b in bases if id(b) not in stacked and b.op != "slot"), bases) for bases in _bases(core)),
+                ((sum(product(b.shape) for b in bases if id(b) not in stacked and b.op != "slot"), bases) for bases in _bases(summed)),
                 key=lambda found: found[0],
             )
-            if bases and more <= 2 * product(part.shape):
+            if bases and (more <= 2 * product(part.shape) if dims else 2 * more <= product(part.shape)):
                 found[k] = bases
                 stacked.update(map(id, bases))
         return found
@@ -163,7 +164,7 @@ class _Reverse:
         core = _core(part)
         assert core is not None
         table: dict[int, TensorNode] = dict(arrays)
-        (inner,) = core.src
+        inner, dims = core
         steps = self.loop.trips
         order = list(walk([inner], lambda m: id(m) in arrays or not m.src))
         inside = set(table)
@@ -172,9 +173,9 @@ class _Reverse:
                 inside.add(id(m))
         rebuild(order, inside, table, lambda m, src, arg: batched(m, src, arg, [id(s) in inside for s in m.src]))
         over = table[id(inner)] if id(inner) in table else repeated(inner, steps)
-        total = P.reduce("add", over, [0, *(d + 1 for d in core.arg[1])])
+        total = P.reduce("add", over, [0, *(d + 1 for d in dims)])
         views = []
-        while part is not core:
+        while part.op != "reduce" and part is not inner:
             views.append(part)
             part = part.src[0]
         for v in reversed(views):
@@ -192,16 +193,18 @@ def _counted(loop: GraphLoop) -> TensorNode:
     return steps + P.const(loop.start, int64, steps.shape)
 
 
-def _core(part: TensorNode) -> TensorNode | None:
-    """The sum that a gradient is, behind movement; None where it is another thing."""
+def _core(part: TensorNode) -> tuple[TensorNode, Sequence[int]] | None:
+    """(what is summed, along which dimensions) in the sum that a gradient is, behind movement: none in a product, as of a batch of one is;
+    None where it is another thing."""
     while (part.op == "view" and part.arg.mask is None) or (part.op == "cast" and part.arg is None):
         part = part.src[0]
-    return part if part.op == "reduce" and part.arg[0] == "add" else None
+    if part.op == "reduce" and part.arg[0] == "add":
+        return part.src[0], part.arg[1]
+    return (part, ()) if part.op == "elementwise" and part.arg == "mul" else None
 
 
-def _bases(core: TensorNode) -> list[list[TensorNode]]:
+def _bases(summed: TensorNode) -> list[list[TensorNode]]:
     """The arrays behind what is summed, or behind its factors; views cost nothing. (Weights are no part of their own gradients.)"""
-    summed = core.src[0]
     factors = summed.src if summed.op == "elementwise" and summed.arg == "mul" else ()
     return [_behind([summed]), *([_behind(factors)] if factors else [])]
 

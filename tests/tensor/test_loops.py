@@ -322,11 +322,18 @@ def test_a_loop_that_never_ends_can_be_interrupted(way: Any) -> None:
     assert f(Tensor(-5))[0].item() == -5
 
 
-def test_a_weights_gradient_is_one_product_behind_the_loop():
-    f = tw.jit(tw.grad(lambda w: loss_of(tw.scan(lambda c, x: plain(c, x, w, Tensor(B)), Tensor(H), Tensor(XS)))))
-    f(Tensor(W))
+@pytest.mark.parametrize("batch", [slice(None), slice(1)])
+def test_a_weights_gradient_is_one_product_behind_the_loop(batch: slice):
+    """Of a batch of one, too, whose parts are products without a sum."""
+
+    def gradient(run: Any) -> Any:
+        return tw.grad(lambda w: loss_of(run(lambda c, x: plain(c, x, w, Tensor(B)), Tensor(H[batch]), Tensor(XS[:, batch]))))
+
+    f = tw.jit(gradient(tw.scan))
+    close(f(Tensor(W)), gradient(lambda f, c, xs: written_out(f, c, xs, False))(Tensor(W)))
     back = next(c for c in f.programs[0].calls if c.name == "scan gradient")
-    assert back.loop is not None and len(back.loop.frame.carries) <= 1  # the carry's own gradient, and no weight
+    assert back.loop is not None  # its carry is the gradient of the carry, and no weight's
+    assert len(back.loop.frame.carries) + len(back.loop.frame.before) <= 1
 
 
 def test_a_number_that_changes_from_call_to_call_may_be_read_in_a_body() -> None:
