@@ -310,7 +310,7 @@ def extreme_work(s: Scheduled, core: Core, group: Sequence[Nest], steps: int, re
     noted = sum(is_noted(n, s.target) for n in group)
     placed = sum(n.name in s.places for n in group)
     each = (core.noted_by_masks, core.placed_by_masks) if masks else (core.noted, core.placed)
-    single = max(1, steps // max(1, results)) % 2  # (two elements take one test: one that is left over takes it alone)
+    single = steps // max(1, results) & 1  # (two elements take one test: one that is left over takes it alone)
     arith = steps * placed * each[1] + (steps + single * results) * noted * each[0]
     kept = noted * results
     return arith, max(0, kept - core.truths) if masks else kept + core.placing * min(1, placed)
