@@ -5,7 +5,6 @@ from math import prod
 from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by its name then)
-import numpy as np
 import tilewright as tw
 from tilewright import Tensor, xp
 
@@ -47,7 +46,7 @@ class Kept(_Fields, Attended):
     @staticmethod
     def empty(heads, context, head, dtype="float32"):
         """Nothing is kept yet. Memory is taken when it is written."""
-        return Kept(*(Tensor(np.zeros((heads, places(context), head), dtype)) for _ in range(2)))
+        return Kept(*(xp.zeros((heads, places(context), head), dtype=dtype) for _ in range(2)))
 
     def write(self, at, k, v):
         """Keys and values (heads, n, head) of the places from `at` on."""
@@ -77,7 +76,7 @@ class KeptInt8(_FieldsInt8, Attended):
         """Nothing is kept yet."""
         shape = (heads, places(context), head)
         return KeptInt8(
-            *(Tensor(np.zeros(s, t)) for s, t in ((shape, "int8"), (shape, "int8"), (shape[:2], "float32"), (shape[:2], "float32")))
+            *(xp.zeros(s, dtype=t) for s, t in ((shape, "int8"), (shape, "int8"), (shape[:2], "float32"), (shape[:2], "float32")))
         )
 
     def write(self, at, k, v):
@@ -112,7 +111,7 @@ class KeptTogether(_Fields):
     @staticmethod
     def empty(slots, heads, context, head, dtype="float32"):
         """Nothing is kept yet. Memory is taken when it is written."""
-        return KeptTogether(*(Tensor(np.zeros((slots, context, heads, head), dtype)) for _ in range(2)))
+        return KeptTogether(*(xp.zeros((slots, context, heads, head), dtype=dtype) for _ in range(2)))
 
     def attended(self, at, q, k, v, window=None):
         """Queries (heads, n, head) on all keys of their own sequences up to their own places, (n, heads · head), as `Attended` has it."""

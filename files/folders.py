@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import os
 import warnings
 from collections.abc import Callable
@@ -64,3 +66,32 @@ def _homeless(user: int) -> Path:
         pass  # whoever writes there says that it is not possible, as of any folder
     warnings.warn(f"this user has no home: what is kept lies in {place}; set HOME, or XDG_DATA_HOME and its like", stacklevel=2)
     return place
+
+
+# answers ----------------------------------------------------------------------------------------------------
+# Small ones that cost much to find and never change, kept between processes.
+
+
+def remembered(kind: str, key: str, find: Callable[[], bytes]) -> bytes:
+    """What `find` gives for `key`: found once, then read from the folder of what can be made again. Where that cannot be read or written, belongs to
+    somebody else or is damaged, it is found each time; the store of artefacts, which lies there too, tells the user so. Raises what `find` raises."""
+    from . import owned
+    from .write_file import replace
+
+    file = made() / kind / hashlib.sha256(key.encode()).hexdigest()
+    with contextlib.suppress(OSError):
+        if owned.why_not(file.parent) is None:
+            digest, _, kept = owned.read(file).partition(b"\n")
+            if digest == _digest(kept):
+                return kept
+    found = find()
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if owned.why_not(file.parent) is None:
+            replace(file, _digest(found) + b"\n" + found)
+            file.chmod(0o600)
+    return found
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices.base import Executable
 from ..devices.cpu import c_compiler as cc
-from ..devices.cpu.engine import elf_symbols
+from ..devices.cpu.linker import elf_symbols
 from ..ir.errors import BuildError, UsageError
 from ..targets import lowered
 from .source_spec import CALL, LocalBytes, SourceSignature

@@ -6,12 +6,17 @@ TILEWRIGHT_TARGET names a processor, and code here uses no more than that one ha
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
+import json
 import os
 import platform
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+from ..files.folders import remembered
 from ..ir.errors import DeviceError
 from .table import entry, lookup, vector_shape
 from .target import Target
@@ -29,18 +34,18 @@ _X86 = {
     "avx512popcnt": ("avx512vpopcntdq", "avx512bitalg"),
     "avxvnni": ("avxvnni",),
 }
+_IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "flags")
+"""What of /proc/cpuinfo tells processors of x86-64 from each other."""
 _FALLBACK = (32 << 10, 256 << 10, 4 << 20)
 
 
 @functools.cache
 def machine() -> Target:
-    """The machine this process runs on, with all that it has. Detected once a process, in well under 5 ms when llvmlite is loaded."""
-    import llvmlite.binding as llvm
-
+    """The machine this process runs on, with all that it has. Detected once a process."""
     arch = platform.machine().lower()
     arch = _ARCH.get(arch, arch)
-    cpu = str(llvm.get_host_cpu_name()) or "generic"
-    features = usable(has(arch, dict(llvm.get_host_cpu_features())))
+    cpu, flags = _detected()
+    features = usable(has(arch, flags))
     known = lookup(cpu)
     l1, l2, l3 = cache_sizes(min(_affinity(), default=0), (known.l1, known.l2, known.l3) if known else _FALLBACK)
     return Target(cpu, "llvm", arch, cpu, features, *vector_shape(arch, features), usable_cores(), l1, l2, l3)
@@ -49,9 +54,25 @@ def machine() -> Target:
 @functools.cache
 def features() -> frozenset[str]:
     """Every feature that this machine has, also those that `usable` leaves out because it has better ones."""
-    import llvmlite.binding as llvm
+    return has(machine().arch, _detected()[1])
 
-    return has(machine().arch, dict(llvm.get_host_cpu_features()))
+
+@functools.cache
+def _detected() -> tuple[str, dict[str, bool]]:
+    """The processor's name and flags, as LLVM has them. Of a processor that is known by what Linux says of it, LLVM, which is large, is asked once."""
+    import llvmlite
+
+    def ask() -> bytes:
+        import llvmlite.binding as llvm
+
+        return json.dumps([str(llvm.get_host_cpu_name()) or "generic", dict(llvm.get_host_cpu_features())]).encode()
+
+    said = ""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError), open("/proc/cpuinfo") as f:  # a sandbox may hide it
+            said = "".join(line for line in itertools.takewhile(str.strip, f) if line.startswith(_IDENTITY))
+    cpu, flags = json.loads(remembered("processors", f"{llvmlite.__version__}\n{said}", ask) if "flags" in said else ask())
+    return cpu, flags
 
 
 def has(arch: str, flags: dict[str, bool]) -> frozenset[str]:

@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "files": frozenset(),
     "log": frozenset({"files"}),
     "ir": frozenset(),
-    "targets": frozenset({"ir"}),
+    "targets": frozenset({"files", "ir"}),
     "named_kernels": frozenset({"files", "ir"}),
     "opts": frozenset({"ir", "targets"}),
     "program": frozenset({"ir", "targets"}),

@@ -6,6 +6,8 @@ blocks are taken apart into an array a field, and are as large as before. `Packe
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import Any, NamedTuple
 
@@ -239,13 +241,30 @@ def block_bytes(form: str) -> int:
     return sum(np.dtype(kind).itemsize * n for kind, n in BLOCKS[form][2].values())
 
 
+PART = 1 << 15
+"""Blocks of a matrix that are taken apart at once."""
+
+
 def from_blocks(form: str, raw: Array, shape: tuple[int, ...]) -> PackedMatrix:
     """The matrix whose blocks lie in `raw` (bytes) as GGML keeps them."""
     kind, size, fields = BLOCKS[form]
     # (a field of several numbers is copied as one thing of so many bytes, which is several times as fast)
     record = np.dtype([(name, f"V{n * np.dtype(t).itemsize}" if n > 1 else t) for name, (t, n) in fields.items()])
-    blocks = raw.reshape(-1).view(record).reshape(*shape[:-1], shape[-1] // size)
-    taken = {name: np.ascontiguousarray(blocks[name]) for name in fields}
+    blocks = raw.reshape(-1).view(record)
+    taken = {name: np.empty(blocks.shape, record[name]) for name in fields}
+
+    def take(first: int) -> None:
+        for name, field in taken.items():
+            field[first : first + PART] = blocks[name][first : first + PART]
+
+    parts = range(0, len(blocks), PART)
+    if len(parts) < 2:
+        list(map(take, parts))
+    else:  # (what reads a part's second field finds it in a cache; copies of NumPy's run beside each other)
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            list(pool.map(take, parts))
+    lead = (*shape[:-1], shape[-1] // size)
+    taken = {name: field.reshape(lead) for name, field in taken.items()}
     return kind(**{name: Tensor(taken[name].view((t, (n,))) if n > 1 else taken[name]) for name, (t, n) in fields.items()})
 
 

@@ -25,7 +25,7 @@ from ...program.abi import entry
 from ..base import SourceLike
 from ..limits import Limits
 from .device import CpuDevice
-from .engine import elf_symbols
+from .linker import elf_symbols
 
 if TYPE_CHECKING:
     from ...program.program import Signature

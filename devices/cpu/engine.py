@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import functools
 import re
-import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError
+from .linker import Linked, elf_symbols, linkable
 
 if TYPE_CHECKING:
     from ...targets import Target
 
-_SYMTAB = 2
-_STB_LOCAL, _STT_FUNC, _STT_FILE = 0, 2, 4
 # A module of several functions as several modules, so that what candidates have in common is compiled once.
 #
 # Candidates of a kernel with phases often differ in one of them. LLVM's code generator looks at one function at a time,
@@ -47,15 +45,16 @@ _PARTS = 96
 _local = threading.local()
 
 
-def compile_text(text: str, target: Target, native: bool) -> bytes:
-    """Object bytes of LLVM IR text. Raises BuildError with LLVM's first lines, or naming symbols that no one defines."""
+def compile_text(text: str, target: Target, native: bool, outside: Collection[str] = ()) -> bytes:
+    """Object bytes of LLVM IR text, which may use the symbols `outside`. Raises BuildError with LLVM's first lines, or naming symbols that no one
+    defines."""
     with _parsed(text) as module:
         key = (target.triple, *processor(target))
         kept = getattr(_local, "machine", None)
         if kept is None or kept[0] != key:
             kept = _local.machine = (key, _machine(*key, native))
         obj = bytes(kept[1].emit_object(module))
-    undefined = elf_symbols(obj)[1]
+    undefined = elf_symbols(obj)[1].difference(outside)
     if undefined:
         raise BuildError(
             f"the object needs {', '.join(sorted(undefined))}, which nothing provides: LLVM made a library call of an operation that "
@@ -123,67 +122,37 @@ def assembly_of(text: str, target: Target) -> str:
 class Code:
     """Linked machine code; `address(name)` of its functions. The code lives as long as this object."""
 
-    def __init__(self, objects: Sequence[bytes], wanted: tuple[str, ...]) -> None:
-        """Link ELF objects, each of which is whole. Raises BuildError when a wanted function is missing or a symbol is undefined."""
+    def __init__(self, objects: Sequence[bytes], wanted: tuple[str, ...], outside: Mapping[str, int] | None = None) -> None:
+        """Link ELF objects, each of which is whole but for the symbols `outside`, whose addresses are given. Raises BuildError when a wanted
+        function is missing or a symbol is undefined."""
+        outside = outside or {}
         tables = [elf_symbols(o) for o in objects]
-        undefined = frozenset[str]().union(*(t[1] for t in tables))
+        undefined = frozenset[str]().union(*(t[1] for t in tables)).difference(outside)
         missing = [w for w in wanted if not any(w in t[0] for t in tables)]
         if undefined or missing:
             what = f"needs undefined symbols {', '.join(sorted(undefined))}" if undefined else f"does not define {', '.join(missing)}"
             raise BuildError(f"the object {what}; build it again")
+        if linkable(objects):
+            linked = Linked(objects, outside)
+            self.address: Callable[[str], int] = linked.addresses.__getitem__
+            """The address of a wanted function."""
+            self.close: Callable[[], None] = linked.free
+            """Free the code now."""
+            self.keep_forever: Callable[[], None] = linked.keep
+            """Never free the code: a thread may still be inside it when the interpreter shuts down."""
+            self._linked: Any = linked
+            return
         llvm = _llvm()
-        empty = llvm.parse_assembly("")
+        for name, at in outside.items():
+            llvm.add_symbol(name, at)
         # it links and generates nothing, so no processor's name is needed
         machine = _machine(llvm.get_process_triple(), "", "", native=True)
-        self._engine = llvm.create_mcjit_compiler(empty, machine)
+        self._linked = engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         for obj in objects:
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(obj))
-        self._engine.finalize_object()
-        self._addresses = {w: int(self._engine.get_function_address(w)) for w in wanted}
-
-    def address(self, name: str) -> int:
-        """The address of a wanted function."""
-        return self._addresses[name]
-
-    def keep_forever(self) -> None:
-        """Never free the code: a thread may still be inside it when the interpreter shuts down."""
-        self._engine.detach()
-
-    def close(self) -> None:
-        """Free the code now."""
-        self._engine.close()
-
-
-def elf_symbols(obj: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """(defined global functions, undefined symbols) of a little-endian ELF64 object. Raises BuildError if it is none."""
-    try:
-        if obj[:6] != b"\x7fELF\x02\x01":
-            raise BuildError("the object is not a 64-bit little-endian ELF file")
-        (table,) = struct.unpack_from("<Q", obj, 0x28)
-        entry_size, count = struct.unpack_from("<HH", obj, 0x3A)
-        sections = [struct.unpack_from("<IIQQQQIIQQ", obj, table + i * entry_size) for i in range(count)]
-        defined: set[str] = set()
-        undefined: set[str] = set()
-        for section in sections:
-            if section[1] != _SYMTAB:
-                continue
-            start, size, strings = section[4], section[5], sections[section[6]]
-            for at in range(start + 24, start + size, 24):  # entry 0 is the null symbol
-                name_at, info, _, home, _, _ = struct.unpack_from("<IBBHQQ", obj, at)
-                name = _text(obj, strings[4] + name_at)
-                if info & 15 == _STT_FILE or not name:
-                    continue
-                if home == 0:
-                    undefined.add(name)
-                elif info & 15 == _STT_FUNC and info >> 4 != _STB_LOCAL:
-                    defined.add(name)
-        return frozenset(defined), frozenset(undefined)
-    except (struct.error, IndexError, ValueError) as e:
-        raise BuildError(f"the object file is damaged: {e}") from e
-
-
-def _text(obj: bytes, at: int) -> str:
-    return obj[at : obj.index(b"\0", at)].decode()
+            engine.add_object_file(llvm.ObjectFileRef.from_data(obj))
+        engine.finalize_object()
+        self.address = {w: int(engine.get_function_address(w)) for w in wanted}.__getitem__
+        self.close, self.keep_forever = engine.close, engine.detach
 
 
 @functools.cache

@@ -144,7 +144,7 @@ entry:
   %same = icmp eq ptr %d, %s
   br i1 %same, label %out, label %go
 go:
-  %r = call ptr %MEMCPY%(ptr %d, ptr %s, i64 %n)
+  %r = call ptr @memcpy(ptr %d, ptr %s, i64 %n)
   br label %out
 out:
   ret void

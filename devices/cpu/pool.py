@@ -1,6 +1,6 @@
 """The CPU run time: one native pool of threads a process, with the phase driver and the timing loop as LLVM IR text.
 
-It is compiled once, never freed, and reset in forked children. A call from Python is one native call.
+It is linked once, never freed, and reset in forked children. A call from Python is one native call.
 
 A worker has one word (`@mail`): 0 idle, 1 posted, 2 running, 3 asleep. The caller posts a job to the workers it wants, works on
 it too, then takes back the posts that nobody has picked up (1 → 0) and waits for those that run (2 → 0). So a worker that is
@@ -25,19 +25,27 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...files.folders import remembered
 from ...ir.errors import DeviceError
 from ..once import once
 from .engine import Code, compile_text
 from .loop_ir import DRIVER as LOOPS
 from .loop_ir import expanded
 
+if TYPE_CHECKING:
+    from ...targets import Target
+
 SPIN_S = 60e-6
 """How long an idle worker looks for work before it sleeps (waking it costs 35 to 150 µs)."""
 MAX_THREADS = 1024
-EXTERNALS = ("pthread_create", "pthread_attr_init", "pthread_attr_setstacksize", "syscall", "clock_gettime", "memcpy")
+EXTERNALS = {
+    "pthread_create": "i32 @pthread_create(ptr, ptr, ptr, ptr)", "pthread_attr_init": "i32 @pthread_attr_init(ptr)",
+    "pthread_attr_setstacksize": "i32 @pthread_attr_setstacksize(ptr, i64)", "syscall": "i64 @syscall(i64, ...)",
+    "clock_gettime": "i32 @clock_gettime(i32, ptr)", "memcpy": "ptr @memcpy(ptr, ptr, i64)",
+}  # fmt: skip
+"""Functions of the C library, and how LLVM declares them."""
 FUNCTIONS = ("run", "bench", "replay", "scatter", "advance", "spin_pauses", "set_spin", "started", "reset")
 # (pause intrinsic declaration, pause call, futex, sched_yield)
 _ARCH = {
@@ -58,7 +66,7 @@ class Pool:
             raise DeviceError(f"the cpu device has no thread pool for {target.arch}: it runs on {' and '.join(SUPPORTED)}")
         libc = ctypes.CDLL(None)
         addresses = {n: ctypes.cast(getattr(libc, n), ctypes.c_void_p).value or 0 for n in EXTERNALS}
-        code = Code([compile_text(pool_text(target.arch, addresses), target, native=True)], FUNCTIONS)
+        code = Code([_object(target)], FUNCTIONS, addresses)
         code.keep_forever()
         i64, pointer = ctypes.c_int64, ctypes.c_void_p
 
@@ -82,6 +90,15 @@ def pool() -> Pool:
     return Pool()
 
 
+def _object(target: Target) -> bytes:
+    """The module's object: most processes need nothing else of LLVM, so it is compiled once."""
+    import llvmlite
+
+    text = pool_text(target.arch)
+    key = f"{text}\n{llvmlite.__version__}\n{target.key}"
+    return remembered("pool", key, lambda: compile_text(text, target, native=True, outside=EXTERNALS))
+
+
 def _spins(pauses: Any) -> int:
     """How many pauses make SPIN_S: a pause is 4 to 140 cycles, by processor. The least of a few tries, for we may be interrupted."""
     n = 2000
@@ -93,22 +110,15 @@ def _spins(pauses: Any) -> int:
     return max(10, int(n * SPIN_S / best))
 
 
-def pool_text(arch: str, addresses: Mapping[str, int]) -> str:
-    """The module for `arch`; `addresses` holds the absolute address of each of EXTERNALS in this process."""
+def pool_text(arch: str) -> str:
+    """The module for `arch`, which calls EXTERNALS."""
     declare, pause, futex, sched_yield = _ARCH[arch]
-    at = {n: f"inttoptr (i64 {addresses[n]} to ptr)" for n in EXTERNALS}
     values = {
         "MAX": MAX_THREADS,
-        "DECLARE_PAUSE": declare,
+        "DECLARE": "\n".join([declare, *(f"declare {d}" for d in EXTERNALS.values())]),
         "PAUSE": pause,
-        "SYSCALL": at["syscall"],
         "FUTEX": futex,
         "YIELD": sched_yield,
-        "ATTR_INIT": at["pthread_attr_init"],
-        "ATTR_STACK": at["pthread_attr_setstacksize"],
-        "CREATE": at["pthread_create"],
-        "CLOCK": at["clock_gettime"],
-        "MEMCPY": at["memcpy"],
     }
     out = _POOL + _DRIVER + LOOPS
     for name, value in values.items():
@@ -123,7 +133,7 @@ _POOL = """
 @mail = global [%MAX% x [32 x i32]] zeroinitializer, align 128
 @nstarted = global i64 0, align 128
 @spin = global i64 1000, align 128
-%DECLARE_PAUSE%
+%DECLARE%
 
 define internal ptr @mailbox(i64 %i) nounwind {
   %p = getelementptr [32 x i32], ptr @mail, i64 %i
@@ -182,7 +192,7 @@ doze:
   %ok = extractvalue { i32, i1 } %c, 1
   br i1 %ok, label %sleep, label %idle
 sleep:
-  %r = call i64 (i64, ...) %SYSCALL%(i64 %FUTEX%, ptr %mail, i32 128, i32 3, ptr null, ptr null, i32 0)
+  %r = call i64 (i64, ...) @syscall(i64 %FUTEX%, ptr %mail, i32 128, i32 3, ptr null, ptr null, i32 0)
   %m2 = load atomic i32, ptr %mail acquire, align 4
   %still = icmp eq i32 %m2, 3
   br i1 %still, label %sleep, label %idle
@@ -207,8 +217,8 @@ entry:
 ready:
   ret i64 %n
 prepare:
-  %a = call i32 %ATTR_INIT%(ptr %attr)
-  %b = call i32 %ATTR_STACK%(ptr %attr, i64 1048576)
+  %a = call i32 @pthread_attr_init(ptr %attr)
+  %b = call i32 @pthread_attr_setstacksize(ptr %attr, i64 1048576)
   br label %more
 more:
   %i = phi i64 [%have, %prepare], [%i1, %started]
@@ -219,7 +229,7 @@ start:
   %arg = inttoptr i64 %i1 to ptr
   %mail = call ptr @mailbox(i64 %i1)
   store atomic i32 0, ptr %mail release, align 4
-  %r = call i32 %CREATE%(ptr %thread, ptr %attr, ptr @worker, ptr %arg)
+  %r = call i32 @pthread_create(ptr %thread, ptr %attr, ptr @worker, ptr %arg)
   %good = icmp eq i32 %r, 0
   br i1 %good, label %started, label %out
 started:
@@ -265,7 +275,7 @@ send:
   %asleep = icmp eq i32 %old, 3
   br i1 %asleep, label %wake, label %posted
 wake:
-  %r = call i64 (i64, ...) %SYSCALL%(i64 %FUTEX%, ptr %mail, i32 129, i32 1, ptr null, ptr null, i32 0)
+  %r = call i64 (i64, ...) @syscall(i64 %FUTEX%, ptr %mail, i32 129, i32 1, ptr null, ptr null, i32 0)
   br label %posted
 posted:
   %i1 = add i64 %i, 1
@@ -292,7 +302,7 @@ hold:
   %long = icmp sgt i64 %w1, 20000
   br i1 %long, label %yield, label %breathe
 yield:
-  %y = call i64 (i64, ...) %SYSCALL%(i64 %YIELD%)
+  %y = call i64 (i64, ...) @syscall(i64 %YIELD%)
   br label %again
 breathe:
   %PAUSE%
@@ -395,7 +405,7 @@ entry:
 }
 
 define internal i64 @now(ptr %ts) nounwind {
-  %r = call i32 %CLOCK%(i32 1, ptr %ts)
+  %r = call i32 @clock_gettime(i32 1, ptr %ts)
   %s = load i64, ptr %ts
   %ns = get i64 %ts[1]
   %a = mul i64 %s, 1000000000

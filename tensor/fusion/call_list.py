@@ -365,9 +365,26 @@ def _listed(
         else:
             calls.append(KernelCall(m.kernel, inputs, outputs, *why, bool(group.folded)))
     reasons = {n.line: text for n in parted.regions.graph.order if (text := banned.get(id(n)))}
-    found = CallList(calls, len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
+    found = CallList(_late(calls, len(leaves)), len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
     prove(found)
     return found
+
+
+def _late(calls: list[Call], leaves: int) -> list[Call]:
+    """The calls, of which kernels that read nothing but what comes from outside stand right before the first that reads theirs: numbers of
+    packed weights take memory no sooner. None passes another call that reads the same array, which may be written over there."""
+    readers: dict[Place, list[int]] = {}
+    for i, c in enumerate(calls):
+        for p in c.inputs:
+            readers.setdefault(p, []).append(i)
+
+    def when(i: int) -> tuple[int, int]:
+        c = calls[i]
+        first = min((readers[p][0] for p in c.outputs if p in readers), default=i)
+        moves = isinstance(c, KernelCall) and all(p < leaves and not any(i < r < first for r in readers[p]) for p in c.inputs)
+        return (first, 0) if moves else (i, 1)
+
+    return [calls[i] for i in sorted(range(len(calls)), key=when)]
 
 
 def _own_call(group: Group, place: Mapping[int, Place], rules: Mapping[int, P.Rule]) -> KernelCall:

@@ -399,8 +399,8 @@ def new(shape: Shape, dtype: DType, device: str, line: Line, range: tuple[int, i
     return made(BufferSpec(shape, dtype, device, line, range))
 
 
-def made(spec: BufferSpec) -> TensorBuffer:
-    """Memory with undefined contents. Raises TensorMemoryError."""
+def made(spec: BufferSpec, array_of: Callable[..., Array] = host_array) -> TensorBuffer:
+    """Memory with undefined contents; with what `array_of` fills it with, where it is the host's and long. Raises TensorMemoryError."""
     nbytes = spec.nbytes
     if ACCOUNT.cap is not None:
         ACCOUNT.room(nbytes, spec.line)
@@ -409,7 +409,7 @@ def made(spec: BufferSpec) -> TensorBuffer:
             buffer = TensorBuffer(spec, None, _handle(spec.rooms, nbytes))
             ACCOUNT.touch(buffer)
         else:
-            array = _empty()(spec.shape, spec.np) if nbytes < POOLED_FROM else host_array(spec.shape, spec.np, nbytes)
+            array = _empty()(spec.shape, spec.np) if nbytes < POOLED_FROM else array_of(spec.shape, spec.np, nbytes)
             buffer = TensorBuffer(spec, array, 0)
     except (MemoryError, ValueError, MeasureError) as e:
         what = f"no memory for {spec.dtype}{list(spec.shape)}, {mb(nbytes)}"

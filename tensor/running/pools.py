@@ -69,8 +69,10 @@ def host_room(size: int) -> Array:
     import numpy as np
 
     found = HOST.take(size)
-    if found is None:
-        found = np.empty(size + LINE, np.uint8)
+    return _on_a_line(np.empty(size + LINE, np.uint8) if found is None else found, size)
+
+
+def _on_a_line(found: Array, size: int) -> Array:
     start = -found.__array_interface__["data"][0] % LINE
     room: Array = found[start : start + size]
     return room
@@ -79,6 +81,13 @@ def host_room(size: int) -> Array:
 def host_array(shape: tuple[int, ...], kind: np.dtype[Any], size: int) -> Array:
     """An array of `size` bytes in such memory."""
     return host_room(size).view(kind).reshape(shape)
+
+
+def zeros(shape: tuple[int, ...], kind: np.dtype[Any], size: int) -> Array:
+    """An array of zeros in such memory. The system has zeros at hand: their pages take no memory before something is written there."""
+    import numpy as np
+
+    return _on_a_line(np.zeros(size + LINE, np.uint8), size).view(kind).reshape(shape)
 
 
 def is_room(array: Array) -> bool:

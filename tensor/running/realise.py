@@ -24,6 +24,7 @@ from .compiled_kernels import bound
 from .current_capture import check_values, current
 from .numpy_share import is_numpys
 from .observers import NANS, WATCH, timed
+from .pools import POOLED_FROM, zeros
 
 if TYPE_CHECKING:
     from .buffers import TensorBuffer
@@ -155,7 +156,7 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
     captured, and OutOfRangeError where an index is."""
     if current() is not None:
         check_values(outs)
-    wanted = list({id(o): o for o in outs if o.data is None}.values())
+    wanted = [n for n in {id(o): o for o in outs if o.data is None}.values() if not _of_zeros(n, device)]
     if not wanted:
         return
     leaves = leaves_of(wanted)
@@ -193,6 +194,17 @@ def realise(outs: Sequence[TensorNode], device: str = "cpu") -> None:
             look(wanted, made.calls[-1].name, lambda n: realise([n], device))
     for n, p in zip(wanted, made.outs[: len(wanted)], strict=True):
         n.data = places[p]
+
+
+def _of_zeros(n: TensorNode, device: str) -> bool:
+    """Whether a node has nothing but zeros, and got the system's: a cache of keys and values takes memory as it is written."""
+    if n.op != "view" or n.src[0].op != "const" or n.src[0].arg != 0 or str(n.src[0].arg) == "-0.0" or n.arg.mask is not None:
+        return False
+    spec = buffers.BufferSpec(n.shape, n.dtype, device, n.line)
+    if spec.rooms is not None or spec.nbytes < POOLED_FROM:
+        return False
+    n.data = buffers.made(spec, zeros)
+    return True
 
 
 def _parameter(n: TensorNode, device: str) -> TensorBuffer:

@@ -1,9 +1,13 @@
-"""LLVM modules of several functions are compiled one by one; the symbols of an object are read."""
+"""LLVM modules of several functions are compiled one by one; the symbols of an object are read; objects are linked without LLVM."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +16,8 @@ from tilewright import devices, named_kernels
 from tilewright.devices import Device
 from tilewright.devices.cpu import engine
 from tilewright.devices.cpu.device import _open
-from tilewright.devices.cpu.engine import elf_symbols, entities, parts
+from tilewright.devices.cpu.engine import entities, parts
+from tilewright.devices.cpu.linker import Linked, elf_symbols
 from tilewright.ir.errors import BuildError
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
@@ -123,3 +128,76 @@ def test_internal_functions_are_not_entries(cpu: Device) -> None:
     )
     defined, undefined = elf_symbols(_open(cpu.build(text))[1][0])
     assert defined == {"k_p0"} and not undefined
+
+
+WHOLE = """
+@table = internal constant [2 x i64] [i64 30, i64 12], align 16
+@kept = global i64 0, align 128
+@room = internal global [4096 x i64] zeroinitializer, align 64
+declare i64 @outer(i64)
+define internal i64 @own(i64 %i) noinline {
+  %p = getelementptr i64, ptr @table, i64 %i
+  %v = load i64, ptr %p
+  ret i64 %v
+}
+define i64 @sum(i64 %x) {
+  %a = call i64 @own(i64 0)
+  %b = call i64 @own(i64 1)
+  %c = add i64 %a, %b
+  %k = load i64, ptr @kept
+  %k1 = add i64 %k, 1
+  store i64 %k1, ptr @kept
+  %last = getelementptr i64, ptr @room, i64 4095
+  store i64 %k1, ptr %last
+  %d = call i64 @outer(i64 %x)
+  %e = add i64 %c, %d
+  %f = add i64 %e, %k1
+  ret i64 %f
+}
+"""
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+
+
+@pytest.mark.parametrize("by_llvm", [False, True])
+def test_constants_variables_and_functions_from_outside(by_llvm: bool, cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    if by_llvm:
+        monkeypatch.setattr("tilewright.devices.cpu.engine.linkable", lambda objects: False)
+    outer = FUNCTION(lambda x: 100 * x)
+    obj = engine.compile_text(WHOLE, cpu.target, native=True, outside=["outer"])
+    code = engine.Code([obj, engine.compile_text("define i64 @other(i64 %x) {\n  ret i64 %x\n}", cpu.target, native=True)], ("sum", "other"),
+                {"outer": ctypes.cast(outer, ctypes.c_void_p).value or 0})  # fmt: skip
+    total, other = (FUNCTION(code.address(n)) for n in ("sum", "other"))
+    assert [total(1), total(2), other(7)] == [143, 244, 7]
+    code.close()
+
+
+def test_objects_that_are_not_whole_are_refused(cpu: Device) -> None:
+    obj = engine.compile_text(WHOLE, cpu.target, native=True, outside=["outer"])
+    with pytest.raises(BuildError, match="undefined symbols outer"):
+        engine.Code([obj], ("sum",))
+    with pytest.raises(BuildError, match="does not define product"):
+        engine.Code([obj], ("product",), {"outer": 1})
+    for size in range(64, len(obj), 97):
+        with pytest.raises(BuildError):
+            engine.Code([obj[:size]], ("sum",), {"outer": 1})
+
+
+def test_code_cannot_be_written_and_data_cannot_be_run(cpu: Device) -> None:
+    linked = Linked([engine.compile_text(WHOLE, cpu.target, native=True, outside=["outer"])], {"outer": 1})
+    at = linked.addresses["sum"]
+    rights = [line.split()[1] for line in Path("/proc/self/maps").read_text().splitlines()
+              if int(line.split("-")[0], 16) <= at < int(line.split("-")[1].split()[0], 16)]  # fmt: skip
+    assert rights == ["r-xp"]
+
+
+@pytest.mark.slow
+def test_a_process_whose_kernels_are_known_does_not_load_llvm() -> None:
+    script = """
+import sys
+import numpy as np, tilewright as tw
+f = tw.jit(lambda x: (x * 2).sum())
+assert f(tw.Tensor(np.ones(100_000, "float32"))).item() == 200_000
+print("llvmlite.binding" in sys.modules)
+"""
+    said = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert said[1] == "False\n"

@@ -101,5 +101,5 @@ def test_what_runs_and_probes_them(target: Target, tmp_path: Path) -> None:
     texts = [probe_ir.fma(target, bits) for bits in (32, 64)] + [probe_ir.stream(target, kind) for kind in probe_ir.KINDS]
     objs = [compile_text(text, target, native=True) for text in texts]
     check(objs, target, tmp_path)
-    pool = compile_text(pool_ir.pool_text(target.arch, dict.fromkeys(pool_ir.EXTERNALS, 1)), target, native=True)
+    pool = compile_text(pool_ir.pool_text(target.arch), target, native=True, outside=pool_ir.EXTERNALS)
     check([*objs, pool], target, tmp_path)

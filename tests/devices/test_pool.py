@@ -15,7 +15,8 @@ from device_kernels import MARK, source
 from tilewright import targets
 from tilewright.devices import Device
 from tilewright.devices.cpu import pool as pool_ir
-from tilewright.devices.cpu.engine import compile_text, elf_symbols
+from tilewright.devices.cpu.engine import compile_text
+from tilewright.devices.cpu.linker import elf_symbols
 from tilewright.devices.cpu.pool import pool
 
 
@@ -141,9 +142,9 @@ def test_without_room_for_a_thread_the_caller_does_all() -> None:
 @pytest.mark.parametrize("arch", pool_ir.SUPPORTED)
 def test_the_pool_builds_for_every_supported_architecture(arch: str, cpu: Device) -> None:
     target = next(t for t in map(targets.named, targets.NAMES) if t.arch == arch)
-    text = pool_ir.pool_text(arch, dict.fromkeys(pool_ir.EXTERNALS, 0x1234))
-    defined, undefined = elf_symbols(compile_text(text, target, arch == cpu.target.arch))
-    assert set(pool_ir.FUNCTIONS) <= defined and not undefined
+    text = pool_ir.pool_text(arch)
+    defined, undefined = elf_symbols(compile_text(text, target, arch == cpu.target.arch, outside=pool_ir.EXTERNALS))
+    assert set(pool_ir.FUNCTIONS) <= defined and undefined == set(pool_ir.EXTERNALS)
 
 
 @pytest.mark.parametrize("threads", [3, 8])

@@ -85,3 +85,20 @@ def test_a_default_cache_that_cannot_be_read_is_empty_and_a_named_one_an_error(t
         store.best(key)
     with cache.open() as store, pytest.raises(CacheError):
         store.ensure_writable()
+
+
+def test_answers_are_kept_and_damaged_ones_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "made", lambda: tmp_path)
+    asked: list[int] = []
+
+    def find() -> bytes:
+        asked.append(1)
+        return b"a\nb"
+
+    assert [folders.remembered("k", "x", find) for _ in range(3)] == [b"a\nb"] * 3 and len(asked) == 1
+    (file,) = (tmp_path / "k").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_bytes(file.read_bytes()[:-1])
+    assert folders.remembered("k", "x", find) == b"a\nb" and len(asked) == 2
+    (tmp_path / "k").chmod(0o777)  # others could have put something there
+    assert folders.remembered("k", "x", find) == b"a\nb" and len(asked) == 3

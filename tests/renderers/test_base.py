@@ -9,7 +9,7 @@ import pytest
 from checks import check_compiled, in_child
 from hand_built import elementwise, matmul
 from tilewright import devices, named_kernels, targets
-from tilewright.devices.cpu.engine import elf_symbols
+from tilewright.devices.cpu.linker import elf_symbols
 from tilewright.heuristics import starts
 from tilewright.ir.errors import BuildError, DeviceError
 from tilewright.ir.node import const

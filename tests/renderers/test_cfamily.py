@@ -21,7 +21,7 @@ from tensor_programs import Tile
 from tensor_programs import matmul as tensor_matmul
 from tilewright import targets
 from tilewright.devices.cpu import c_compiler as cc
-from tilewright.devices.cpu.engine import elf_symbols
+from tilewright.devices.cpu.linker import elf_symbols
 from tilewright.devices.cuda import nvrtc
 from tilewright.ir import BuildError, DeviceError
 from tilewright.ir.dtypes import dtype, float32, int32, int64

@@ -174,6 +174,8 @@ def test_an_unknown_machine_still_gives_a_target(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: "")
     monkeypatch.setattr(llvm, "get_host_cpu_features", dict)
+    monkeypatch.setattr(detect, "_detected", detect._detected.__wrapped__)
+    monkeypatch.setattr(detect, "remembered", lambda kind, key, find: find())
     monkeypatch.setattr(detect.platform, "machine", lambda: "riscv64")
     monkeypatch.setattr(detect.Path, "read_text", lambda self: (_ for _ in ()).throw(OSError()))
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
