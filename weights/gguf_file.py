@@ -136,6 +136,6 @@ def _read(file: MappedFile, name: str, shape: tuple[int, ...], kind: str, at: in
     if kind not in BLOCKS:
         file.wrong(f"tensor {shown(name)} has the type {kind}; the types that are read are {', '.join(READ)}")
     nbytes = _bytes(file, name, shape, kind) or 0
-    found = from_blocks(kind, file.array(np.uint8, (nbytes,), at), shape)
+    found = from_blocks(kind, file.array(np.uint8, (nbytes,), at), shape, file.room.empty)
     file.forget(at, nbytes)
     return found

@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NoReturn
@@ -38,6 +39,27 @@ def _mapped(file: int) -> mmap.mmap:
         )  # larger than memory: it can be looked at, but copies of all pages could not be had
 
 
+class Room:
+    """Memory for what is copied out of a file: arrays begin on cache lines, in blocks so large that the system can use huge pages. A block is
+    given back with the last of its arrays."""
+
+    BLOCK, LINE = 64 << 20, 64
+
+    def __init__(self) -> None:
+        self._left, self._lock = np.empty(0, np.uint8), threading.Lock()
+
+    def empty(self, count: int, dtype: Any) -> Array:
+        """An array with undefined contents."""
+        kind = np.dtype(dtype)
+        nbytes = count * kind.itemsize
+        with self._lock:
+            if nbytes > len(self._left):
+                block = np.empty(max(nbytes, self.BLOCK) + self.LINE, np.uint8)
+                self._left = block[-block.ctypes.data % self.LINE :]
+            found, self._left = self._left[:nbytes], self._left[-(-nbytes // self.LINE) * self.LINE :]
+        return found.view(kind)
+
+
 class MappedFile:
     """A file's bytes, mapped: pages are read when they are used, and what is written to them stays in this process. `at` is where the next
     number is read. Everything raises UsageError with the file's name where the file ends too early."""
@@ -53,6 +75,7 @@ class MappedFile:
         except OSError as e:
             raise UsageError(f"cannot read {self.path}: {e.strerror or e}") from e
         self.at = 0
+        self.room = Room()
 
     def wrong(self, what: str) -> NoReturn:
         """Raise the error that says what is wrong with this file."""

@@ -7,6 +7,7 @@ blocks are taken apart into an array a field, and are as large as before. `Packe
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from typing import Any, NamedTuple
@@ -245,13 +246,13 @@ PART = 1 << 15
 """Blocks of a matrix that are taken apart at once."""
 
 
-def from_blocks(form: str, raw: Array, shape: tuple[int, ...]) -> PackedMatrix:
-    """The matrix whose blocks lie in `raw` (bytes) as GGML keeps them."""
+def from_blocks(form: str, raw: Array, shape: tuple[int, ...], empty: Callable[[int, Any], Array] = np.empty) -> PackedMatrix:
+    """The matrix whose blocks lie in `raw` (bytes) as GGML keeps them. `empty`: (count, type) → an array for a field."""
     kind, size, fields = BLOCKS[form]
     # (a field of several numbers is copied as one thing of so many bytes, which is several times as fast)
     record = np.dtype([(name, f"V{n * np.dtype(t).itemsize}" if n > 1 else t) for name, (t, n) in fields.items()])
     blocks = raw.reshape(-1).view(record)
-    taken = {name: np.empty(blocks.shape, record[name]) for name in fields}
+    taken = {name: empty(len(blocks), record[name]) for name in fields}
 
     def take(first: int) -> None:
         for name, field in taken.items():
