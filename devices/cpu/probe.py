@@ -1,7 +1,8 @@
 """Measures what this machine can do at best: FMA peak, memory rates and cache rates, with one thread and with all, in about five seconds.
 
 Each figure is the best of short runs, because other work on the machine only ever makes it smaller. What all threads
-got too little of beside one thread is measured again.
+got too little of beside one thread is measured again. Large sets are gone through in short calls, and the lower quartile
+of these counts: hardly any call of 50 ms goes undisturbed on a machine that does other work.
 
 How much of a last-level cache is this machine's is not to be known: a virtual one may report what it shares with
 others. So rates are kept by size of the working set, from half of all first caches up, and a set of another size
@@ -147,6 +148,8 @@ _CACHE_SHARE = 0.15
 """Of that, the part for a cache's: a pass is short."""
 _CALL_BYTES = 4 * _MIB
 """Bytes that a thread moves in one call at least, so that starting it does not count."""
+_PIECE_BYTES = 8 * _MIB
+"""Bytes that a thread moves in one call of a large set: half a millisecond."""
 _AGAIN = 3
 """Most times that all threads are measured again for a figure which one thread does better, or for one of a core's
 own that does not grow with the cores."""
@@ -154,8 +157,8 @@ _SCALES = 0.9
 """Share of so many single threads that all of them together should reach where they share nothing."""
 
 
-_Run = Callable[[str, str, list[int], int, float], float]
-"""(name, text, pointers, items, share of a slot) → the least seconds of one call."""
+_Run = Callable[[str, str, list[list[int]], int, float], float]
+"""(name, text, pointers of calls that follow each other, items, share of a slot) → the seconds of one call of each, together, undisturbed."""
 
 
 @dataclass(frozen=True)
@@ -198,11 +201,13 @@ def _rates(run: _Run, target: Target, threads: int, base: int, size: int, one: R
     def figure(name: str) -> float:
         bits = {"peak_f32": 32, "peak_f64": 64}.get(name)
         if bits:
-            return 16 * threads * fma_flops(target, bits) / run("fma", fma(target, bits), [], 16 * threads, 1.0)
+            return 16 * threads * fma_flops(target, bits) / run("fma", fma(target, bits), [[]], 16 * threads, 1.0)
         count = arrays(name)
         # one array alone might stay in part in a last-level cache: reading goes through all three
         pointers, length = ([base], 3 * size) if count == 1 else ([base + i * size for i in range(count)], size)
-        return count * length / run(name, stream(target, name), pointers, length // BLOCK, 1.0)
+        piece = max(min(length, threads * _PIECE_BYTES // count) // BLOCK, 1) * BLOCK
+        pieces = [[p + at for p in pointers] for at in range(0, length - piece + 1, piece)]
+        return count * piece * len(pieces) / run(name, stream(target, name), pieces, piece // BLOCK, 1.0)
 
     found = {name: figure(name) for name in ("peak_f32", "peak_f64", *KINDS)}
     for _ in range(_AGAIN):
@@ -235,11 +240,14 @@ def _cached(run: _Run, target: Target, threads: int, base: int, size: int) -> Ca
 
     def rate(kind: str) -> float:
         count = arrays(kind)
-        block = max(size // (threads * count) // STEP, 1) * STEP
+        whole = max(size // (threads * count) // STEP, 1) * STEP
+        block = min(whole, _PIECE_BYTES // count // STEP * STEP)
         passes = max(1, _CALL_BYTES // (block * count))
         # a page between the arrays, so that equal places in them are not in one set of the cache
-        pointers = [base + i * (block * threads + 4096 + 256) // 64 * 64 for i in range(count)]
-        return threads * count * block * passes / run(kind, stream(target, kind, block, passes), pointers, threads, _CACHE_SHARE)
+        pointers = [base + i * (whole * threads + 4096 + 256) // 64 * 64 for i in range(count)]
+        pieces = [[p + at for p in pointers] for at in range(0, threads * (whole - block) + 1, threads * block)]
+        text = stream(target, kind, block, passes)
+        return threads * count * block * passes * len(pieces) / run(kind, text, pieces, threads, _CACHE_SHARE)
 
     return Cached(size, rate("read"), max(rate("copy"), rate("triad")))
 
@@ -247,17 +255,17 @@ def _cached(run: _Run, target: Target, threads: int, base: int, size: int) -> Ca
 def _runner(device: Device, target: Target, threads: int, slot_s: float, spread: dict[str, float]) -> _Run:
     """What times a kernel on so many threads, and notes in `spread` how far its runs lie apart (`Limits.spread`)."""
 
-    def best(name: str, text: str, pointers: list[int], items: int, share: float) -> float:
-        params = tuple(Param(f"b{i}", float32, (1,), "inout") for i in range(len(pointers)))
+    def best(name: str, text: str, pieces: list[list[int]], items: int, share: float) -> float:
+        params = tuple(Param(f"b{i}", float32, (1,), "inout") for i in range(len(pieces[0])))
         signature = Signature(name, params, (), (const(items),), CHAINS * target.vector_bytes, 0)
         executable = device.load(device.build(_Text(text, target, signature)), signature, threads)
         try:
-            executable.run(pointers)
-            times = sorted(executable.time([pointers], (), 10_000, share * slot_s))
+            executable.run(pieces[0])
+            times = sorted(executable.time(pieces, (), 10_000, share * slot_s))
             for figure in PEAKS if name == "fma" else (name if share == 1.0 else CACHED,):
                 apart = times[len(times) // 2] / times[0] - 1.0
                 spread[figure] = round(apart if share == 1.0 else max(apart, spread.get(figure, 0.0)), 4)
-            return times[0]
+            return len(pieces) * times[len(times) // 4 if len(pieces) > 1 else 0]
         finally:
             executable.close()
 
