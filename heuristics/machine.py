@@ -225,8 +225,10 @@ class Core:
     """Cycles to enter a reduction's loop."""
     met: float = 16
     """Points of a scatter under way at once: one that writes to the same place as one of them waits for it."""
-    revisited: float = 1.0
+    revisited: float = 2.0
     """Cycles an accumulator costs in each visit where a loop outside of it goes on with the reduction: it is loaded and stored."""
+    across: float = 3.5
+    """Cycles more of one that lies across two lines (measured: 3 to 6 on Emerald Rapids)."""
     combined: float = 3
     """Cycles for each halving of a vector of partial sums."""
     combined_whole: float = 1
@@ -234,7 +236,8 @@ class Core:
     large_file: int = 32
     """Registers of a file that has some to spare."""
     spare_registers: int = 2
-    """Registers of such a file that no accumulator gets (addresses of broadcasts, temporaries)."""
+    """Registers of such a file that no accumulator gets (addresses of broadcasts, temporaries); one less where instructions broadcast what they
+    read."""
     spill: float = 1.5
     """Cycles to store an accumulator and load it again in a step, for each that has no register."""
     spill_apart: float = 3.4

@@ -193,7 +193,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
     rest = loops[last_spatial + 1 :]
     again = any(p in inner for p in loops[: last_spatial + 1])
-    visits = core.revisited if again else 1.0
+    visits = core.revisited + core.across * _across_lines(body) if again else 1.0
     combined = core.combined if nest.expr.dtype.is_float else core.combined_whole
     halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
@@ -209,6 +209,15 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     hidden = trips(rest[-1:]) * cycles >= core.short  # (short inner loops are entered as often as those around them have iterations)
     entered = sum(trips(rest[:k]) for k in range(1 if hidden else max(1, len(rest)))) if rest or not again else 0
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry * entered)
+
+
+def _across_lines(body: Body) -> float:
+    """The share of the vectors of an array of sums that lie across two lines, because its rows do not begin where lines do."""
+    nest, lane = body.nest, body.lane
+    if lane is None or lane.axis is not nest.axes[-1] or len(nest.axes) == 1 or not isinstance(lane.axis.arg.extent, int):
+        return 0.0
+    size = nest.expr.dtype.size
+    return body.width * size / body.machine.caches.line if lane.axis.arg.extent * size % (body.width * size) else 0.0
 
 
 def _broadcast(body: Body, steps: int) -> int:
@@ -242,7 +251,8 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
         live = accs + (dots.held + (body.dot.row.halves - 1) * (dots.narrow + body.count(lanes)))
     if unroll > 1 and body.dot is None and _slides(body):  # what one step reads is read again by the next, and kept
         live += (unroll - 1) * body.count(lanes) // core.overlap
-    over = max(0, live - (registers - registers // core.large_file * core.spare_registers))
+    spare = core.spare_registers - body.scheduled.target.broadcasts_operands
+    over = max(0, live - (registers - registers // core.large_file * spare))
     # where steps are unrolled, the compiler moves the loads of one before the last products of another, and then
     # about all of them are spilled as soon as the file is nearly full
     return max((core.spill_apart if apart else core.spill) * over, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
