@@ -106,12 +106,17 @@ def _sizes(kernel: Kernel, shapes: Any, fixed: Any) -> dict[str, int] | None:
     return found
 
 
+OWN = 1.05
+"""A schedule of a tree that the model expects to be so many times slower than the kernel's own first start schedule gives way to that."""
+
+
 def as_here(
     kernel: Kernel, opts: tuple[Opt, ...], target: Target, estimate: Callable[[tuple[Opt, ...]], float], own: tuple[Opt, ...]
 ) -> tuple[Opt, ...]:
-    """A schedule of other sizes as a kernel of single sizes (in normal form) has it: of what it may be there (`opts.fitted.fits`), and of `own`,
-    the kernel's first start schedule, what the model, `estimate`, expects to be fastest."""
-    return min((*fits(kernel, opts, target), own), key=estimate)
+    """A schedule of other sizes as a kernel of single sizes (in normal form) has it: of what it may be there (`opts.fitted.fits`), what the
+    model, `estimate`, expects to be fastest; or `own`, the kernel's first start schedule, where nothing of it fits well (`OWN`)."""
+    best = min(fits(kernel, opts, target), key=estimate)
+    return own if estimate(best) > OWN * estimate(own) else best
 
 
 def schedule_for(kernel: Kernel, tree: SizeTree, row: Row, sizes: Mapping[str, int], device: Device, threads: int) -> tuple[Opt, ...]:
