@@ -83,6 +83,10 @@ class SourceDevice(Device):
     def memory(self) -> Memory | None:
         return self.inner.memory()
 
+    def before_fork(self) -> None:
+        if self.isolation == "worker":
+            self.inner.before_fork()
+
     def build(self, source: SourceLike) -> bytes:
         s = source.signature
         if not isinstance(s, SourceSignature):

@@ -85,7 +85,7 @@ class SourceJob(Job):
 
 
 # references -------------------------------------------------------------------------------------------------
-# The reference of a source: computed before a search, in a process of its own, with a limit on its time.
+# The reference of a source: computed while the first configuration is being built, in a process of its own, with a limit on its time.
 
 
 LIMIT_S = 300.0

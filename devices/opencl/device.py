@@ -120,6 +120,12 @@ class OpenClDevice(Device):
             check_room()
         return found
 
+    def before_fork(self) -> None:
+        from .session import environment
+
+        with environment(self.found):  # (which opens no driver: none survives a fork)
+            import pyopencl  # noqa: F401
+
     def build(self, source: SourceLike) -> bytes:
         if source.target.lang != "opencl":
             raise BuildError(

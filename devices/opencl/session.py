@@ -33,7 +33,7 @@ class ClSession:
         """`queue`: a user's, with its context; else both are made. Raises DeviceError."""
         self._lock = process_lock()
         self._process = os.getpid()
-        with _environment(found):
+        with environment(found):
             import pyopencl as cl
 
             self.cl: Any = cl
@@ -178,7 +178,7 @@ _CHATTER = re.compile(
 
 
 @contextlib.contextmanager
-def _environment(found: FoundDevice) -> Any:
+def environment(found: FoundDevice) -> Any:
     """While the first call makes the loader open the driver: it, and no other. What PoCL reads later stays set."""
     for name, value in settings().items():
         os.environ.setdefault(name, value)

@@ -92,8 +92,7 @@ class Runner:
             found = made(self.setup, self.device, data, batch.TIME in _STEPS.get(data.kind, (batch.TIME,)))
             found.energy = self.setup.energy
             self._benches[data] = found
-            if self.device.isolation == "fork":
-                self.device.before_fork()
+            self.device.before_fork()
             # the children share these pages: nothing here may be moved or freed by a collection in one of them
             gc.collect()
             gc.freeze()
