@@ -81,7 +81,7 @@ def _temporary() -> str:
 
 def prune(folder: str, now: float | None = None) -> None:
     """Delete what PoCL keeps in a folder of ours and nobody used for KEPT_S seconds: it never does so itself, and a
-    search leaves thousands of programs there. At most once a day. What cannot be deleted stays."""
+    search leaves thousands of programs there, and each of its processes an empty file. At most once a day. What cannot be deleted stays."""
     now, stamp = time.time() if now is None else now, Path(folder) / "pruned"
     try:
         if stamp.exists() and now - stamp.stat().st_mtime < _DAY_S:
@@ -90,7 +90,10 @@ def prune(folder: str, now: float | None = None) -> None:
     except OSError:
         return  # tidying can wait
     # two letters, then a folder a program, with a file that PoCL touches at every use
-    for used in Path(folder).glob("??/*/last_accessed"):
+    for used in (*Path(folder).glob("??/*/last_accessed"), *Path(folder).glob("tempfile_*")):
         with contextlib.suppress(OSError):  # another process is at it too
             if now - used.stat().st_mtime > KEPT_S:
-                shutil.rmtree(used.parent, ignore_errors=True)
+                if used.name == "last_accessed":
+                    shutil.rmtree(used.parent, ignore_errors=True)
+                else:
+                    used.unlink()

@@ -312,9 +312,12 @@ def test_programs_that_nobody_used_for_long_are_deleted_once_a_day(tmp_path: Pat
         (tmp_path / name / "k").mkdir(parents=True)
         (tmp_path / name / "last_accessed").touch()
         os.utime(tmp_path / name / "last_accessed", (now - age, now - age))
+        (tmp_path / f"tempfile_{name[-3:]}").touch()
+        os.utime(tmp_path / f"tempfile_{name[-3:]}", (now - age, now - age))
     (tmp_path / "AB" / "mine").touch()
     pocl_cache.prune(str(tmp_path), now)
     assert sorted(p.name for p in (tmp_path / "AB").iterdir()) == ["NEW", "mine"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["AB", "pruned", "tempfile_NEW"]
     os.utime(tmp_path / "pruned", (now, now))
     os.utime(tmp_path / "AB/NEW/last_accessed", (0, 0))
     pocl_cache.prune(str(tmp_path), now + 3600)
