@@ -25,6 +25,7 @@ from ...search.parallel_builds import BuildHelpers, BuildPlace
 from ..fusion.call_list import NUMERICS, Call, CallList, KernelCall, NumpyCall, call_list
 from ..graph.index_checks import CHECK, check_of
 from ..graph.nodes import TensorNode, interned_in, walk
+from ..partition import HOST
 from ..running.observers import WATCH, timed
 from ..running.pools import rooms_of
 from ..running.realise import detached
@@ -187,7 +188,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     with BuildHelpers(place) as helpers, without_collections():
         helpers.expect(len({n.shape for n in walk(outs) if n.src}) // 2)  # kernels that differ make arrays that do, as a rule
         with timed("graph", name):
-            made = copy_context().run(_listed, outs, options.numerics) if outs else CallList([], 0, [], ())
+            made = copy_context().run(_listed, outs, options.numerics, graph.device) if outs else CallList([], 0, [], ())
         if not graph.states and not graph.effects and not donated:
             made = replace(made, calls=checked_last(made.calls))
         by_place: list[ArraySource] = [sources[n.arg.number] for n in made.nodes[: made.leaves]]
@@ -217,8 +218,9 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     return program
 
 
-def _listed(outs: Sequence[TensorNode], numerics: Numerics) -> CallList:
+def _listed(outs: Sequence[TensorNode], numerics: Numerics, device: str) -> CallList:
     NUMERICS.set(numerics)
+    HOST.set(rooms_of(device) is None)
     return call_list(outs)
 
 

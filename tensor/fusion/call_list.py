@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -223,8 +223,13 @@ def loop_body(loop: GraphLoop, wanted: Sequence[LoopOutput]) -> LoopBody:
             if same is not None:
                 shared[k] = same
             new.append(loop.outs[k] if same is not None else _own(loop.outs[k], known))
-        made = call_list([*new, *outs])
+        made = copy_context().run(_of_step, [*new, *outs])
     return LoopBody(loop, made, tuple(n.arg.number for n in made.nodes[: made.leaves]), carries, stacks, shared)
+
+
+def _of_step(outs: Sequence[TensorNode]) -> CallList:
+    P.IN_STEPS.set(True)
+    return call_list(outs)
 
 
 def _written(new: TensorNode, old: TensorNode) -> list[TensorNode]:

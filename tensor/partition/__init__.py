@@ -2,6 +2,6 @@
 
 from .kernel_groups import Group, Parted, partition
 from .split_dimensions import apart
-from .store_rules import Rule
+from .store_rules import HOST, IN_STEPS, Rule
 
-__all__ = ["Group", "Parted", "Rule", "apart", "partition"]
+__all__ = ["HOST", "IN_STEPS", "Group", "Parted", "Rule", "apart", "partition"]

@@ -109,7 +109,8 @@ class Regions:
         if n.op == "reduce":
             return self._reduction(n, uses)
         if n.op in ("elementwise", "gather") or self._narrows(n) or _pads_bytes(n, uses):
-            iterations = [n.size if self._hoisted(u) else u.iterations for u in uses.values()]
+            places = [len(u.indices) if cost.near(n) else 1 for u in uses.values()]  # (of a stencil, which computes it for each)
+            iterations = [n.size if self._hoisted(u) else u.iterations * k for u, k in zip(uses.values(), places, strict=True)]
             again = (len(uses) > 1 or iterations[0] > n.size) and not cost.between_places(n, self._end)
             if again and cost.cheaper_to_store(n, iterations, self._end):
                 return Rule.readers if len(uses) > 1 else Rule.operand

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -115,6 +116,21 @@ LAUNCH = 30_000
 """What one more kernel costs, as bytes of memory traffic (some microseconds)."""
 
 
+STEP, NEAR, CACHED = 1_000, 8.0, 256 << 10
+"""The same in a step of a loop on the host, which makes its calls by itself; how many bytes of arrays that stay in the caches from step to
+step cost as much as one of memory; and the bytes of such an array."""
+
+HOST: ContextVar[bool] = ContextVar("host", default=True)
+"""Whether kernels run on the host."""
+IN_STEPS: ContextVar[bool] = ContextVar("in_steps", default=False)
+"""Whether kernels are those of a loop's steps."""
+
+
+def near(node: TensorNode) -> bool:
+    """Whether an array would stay in the caches: it is a step's, and small."""
+    return HOST.get() and IN_STEPS.get() and node.size * node.dtype.size <= CACHED
+
+
 def cheaper_to_store(node: TensorNode, iterations: list[int], ends: Callable[[TensorNode], bool]) -> bool:
     """Whether storing `node` once and loading it costs less than computing it in each of some kernels, which evaluate it
     so many times."""
@@ -122,8 +138,9 @@ def cheaper_to_store(node: TensorNode, iterations: list[int], ends: Callable[[Te
     size, nbytes, kernels = node.size, node.size * node.dtype.size, len(iterations)
     if b.reduces and max(iterations) > size:
         return True
-    again = kernels * b.nbytes + sum(iterations) * max(0.0, b.flops - CHEAP) / FLOPS_PER_BYTE
-    once = LAUNCH + b.nbytes + size * b.flops / FLOPS_PER_BYTE + nbytes * (1 + kernels)
+    launch, share = (STEP, NEAR) if near(node) else (LAUNCH, 1.0)
+    again = kernels * b.nbytes / share + sum(iterations) * max(0.0, b.flops - CHEAP) / FLOPS_PER_BYTE
+    once = launch + (b.nbytes + nbytes * (1 + kernels)) / share + size * b.flops / FLOPS_PER_BYTE
     return once < again
 
 

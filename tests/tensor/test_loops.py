@@ -336,6 +336,22 @@ def test_a_weights_gradient_is_one_product_behind_the_loop(batch: slice):
     assert len(back.loop.frame.carries) + len(back.loop.frame.before) <= 1
 
 
+def test_a_step_stores_what_a_stencil_would_compute_at_many_places():
+    """Arrays that stay in the caches are read sooner than stages of stages are computed again."""
+
+    def step(u: Any, roll: Any) -> Any:
+        slope = lambda u: roll(u, 1) - 2 * u + roll(u, -1)  # noqa: E731
+        a = slope(u)
+        b = slope(u + 0.1 * a)
+        c = slope(u + 0.1 * b)
+        return u + 0.1 * (a + b + c + slope(u + 0.2 * c))
+
+    u = np.random.default_rng(0).standard_normal(4096).astype("float32")
+    f = tw.jit(lambda u: tw.fori_loop(0, 1, lambda i, u: step(u, xp.roll), u))
+    np.testing.assert_allclose(f(u).numpy(), step(u, np.roll), 1e-4, 1e-5)
+    assert len(f.programs[0].kernels) > 1
+
+
 def test_a_number_that_changes_from_call_to_call_may_be_read_in_a_body() -> None:
     f = tw.jit(lambda x, k: tw.cond(x.sum() > 0, lambda v: tw.fori_loop(0, 2, lambda i, u: u * k + i, v), lambda v: v - k, x))
     for k in (1.5, 2.5, -3.0):
