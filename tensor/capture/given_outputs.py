@@ -65,7 +65,7 @@ def copied_into(name: str, result: Any, arrays: Sequence[Array]) -> Any:
 
 def tensors_on(arrays: Sequence[Array], structure: Structure) -> Any:
     """Tensors on the memory of arrays (a copy of one with gaps), in a structure."""
-    return unflatten(structure, [Tensor(a) for a in arrays])
+    return unflatten(structure, [Tensor.of_array(a) if a.flags.carray else Tensor(a) for a in arrays])
 
 
 def places_for(arrays: Sequence[Array], specs: Sequence[BufferSpec], others: Sequence[Any]) -> list[int] | None:
