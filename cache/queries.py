@@ -42,6 +42,17 @@ KEYS = f"""SELECT kernel, target, threads, compiler, policy, objective, name, sh
 ) AS told GROUP BY kernel, target, threads, compiler, policy, objective, name, shape, dtype, outcome, verified"""
 """What there is, counted: `explain` compares it with a wanted key."""
 
+DELETED = "deleted"
+"""What the table of facts calls the last deletion: a number that is drawn anew by each."""
+
+STATE = f"""SELECT COUNT(*) AS n, MAX(rowid) AS last, (SELECT digest FROM measurement ORDER BY rowid DESC LIMIT 1) AS newest,
+    (SELECT GROUP_CONCAT(value) FROM (
+        SELECT value FROM tilewright_meta WHERE name IN ('{DELETED}', 'mirror.epoch', 'mirror.change') ORDER BY name
+    )) AS gone
+FROM measurement"""
+"""What changes with the rows of a file: what was added, the last deletion, and how far a mirror has come. A number of rows and the last
+one's place do not tell a row that took a deleted one's place."""
+
 FILTERS = (
     "name",
     "kernel",

@@ -3,6 +3,7 @@ when something is written, or read from a server: importing SQLAlchemy costs a q
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 
 from ..files.kinds import APPLICATION
 from ..ir.errors import CacheError
+from .queries import DELETED
 from .rows import COLUMNS, TYPES
 from .version import SCHEMA, SERVER_SCHEMA
 
@@ -45,7 +47,9 @@ tally = sa.Table(
 
 
 def count(connection: sa.Connection) -> None:
-    """Make the tally anew."""
+    """Make the tally anew, where rows were deleted, and say so (`queries.DELETED`)."""
+    connection.execute(meta.delete().where(meta.c.name == DELETED))
+    connection.execute(meta.insert().values(name=DELETED, value=secrets.token_hex(8)))
     connection.execute(tally.delete())
     usable = sa.func.sum(sa.case((sa.and_(measurement.c.verified, measurement.c.outcome == "ok"), 1), else_=0))
     counted = sa.select(measurement.c.key_hash, sa.func.count(), usable).group_by(measurement.c.key_hash)

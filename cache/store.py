@@ -171,10 +171,9 @@ class Cache:
         return tuple(self._below)
 
     def stamp(self) -> str:
-        """A text that changes with the rows: how many each layer has, and which came last."""
+        """A text that changes with the rows of any layer."""
         self._refresh()
-        query = "SELECT count(*) AS n, max(rowid) AS last FROM measurement"
-        found = [self._read(lambda s: s.table(query)), *(self._read_below(r, lambda s: s.table(query)) for r in self.below)]
+        found = [self._read(lambda s: s.table(queries.STATE)), *(self._read_below(r, lambda s: s.table(queries.STATE)) for r in self.below)]
         return str([[*row.values()] for rows in found for row in rows or [{}]])
 
     # reading --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ...cache.version import start_version
 from ...devices import LoopCarry, LoopCopy, LoopWord
 from ...devices.cpu.executable import ChosenExecutable
 from ...ir.dtypes import DType
@@ -143,10 +144,9 @@ WarmParts = tuple[PlacedCalls, list[LinkedCall], list[FoundKernel], list[TensorN
 
 @cache
 def code_version() -> str:
-    """A digest of the code that turns graphs into calls: this package's folders that do, and the tool's own."""
-    from ...cache import tool_version
-
-    h = hashlib.sha256(tool_version().encode())
+    """A digest of the code that turns graphs into calls: this package's folders that do, the tool's own, and what chooses
+    start schedules."""
+    h = hashlib.sha256(start_version().encode())
     root = Path(__file__).resolve().parents[2]
     for path in sorted(p for folder in ("tensor", "plan") for p in (root / folder).rglob("*.py")):
         h.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

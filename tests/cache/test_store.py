@@ -144,6 +144,22 @@ def test_clear_deletes_what_matches(store: Cache, make_row, key: Key) -> None:
         store.clear(nmae="matmul")
 
 
+def test_the_stamp_tells_a_row_that_took_anothers_place(store: Cache, path: Path, make_row) -> None:
+    first, second, third = make_row(), make_row(), make_row()
+    store.record([first, second, third])
+    seen = [store.stamp()]
+    assert store.stamp() == seen[0]
+    for work in (
+        lambda: (store.remove([third]), store.record(make_row())),  # as many rows, and the last one in the same place
+        lambda: (store.remove([second]), store.record(second)),
+        lambda: (store.remove([first, second]), store.record([make_row(), second])),
+        lambda: (store.clear(), path.unlink(), store.record([make_row(), make_row(), make_row()])),
+    ):
+        work()
+        seen.append(store.stamp())
+    assert len(set(seen)) == len(seen)
+
+
 def test_nearest_orders_by_distance_and_keeps_target_compiler_and_policy(store: Cache, make_row, key: Key) -> None:
     wanted = {"m": 64, "n": 64, "k": 128}
     store.record(

@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright import Tensor
 from tilewright.plan import Artefacts
-from tilewright.tensor.capture import graph_compiler
+from tilewright.tensor.capture import graph_compiler, graph_records
 from tilewright.tensor.running import compiled_kernels as programs
 
 from tests.tensor.test_jit import own_home, ramp
@@ -61,6 +61,12 @@ def test_updates_are_warm_too(monkeypatch: pytest.MonkeyPatch) -> None:
         f(Tensor(ramp(4)))
         assert (w.numpy() == (ramp(4) * 3) * 2 + ramp(4)).all()
         assert f.programs[0].warm is warm
+
+
+def test_records_are_of_the_code_that_chooses_start_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = graph_records.code_version.__wrapped__()
+    monkeypatch.setattr(graph_records, "start_version", lambda: "another")
+    assert graph_records.code_version.__wrapped__() != here
 
 
 def test_another_graph_is_another_record(monkeypatch: pytest.MonkeyPatch) -> None:
