@@ -144,7 +144,8 @@ class Writer(RowWriter):
         from . import schema
 
         _make_folder(self.path.parent)
-        if self._ready is False or self._ready != self._identity():
+        if self._ready != self._identity():
+            self._ready = False  # (the file that is made in the place of a deleted one may get its number)
             _refuse_strangers(self.path)
         try:
             engine = self._engine = self._engine or self._connect()

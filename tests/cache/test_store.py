@@ -23,6 +23,12 @@ def test_a_row_comes_back_as_it_was(store: Cache, make_row, key: Key) -> None:
     assert row.shape_dict == {"m": 64, "n": 64, "k": 64}
 
 
+def test_a_file_that_was_deleted_meanwhile_is_made_anew(store: Cache, path: Path, make_row) -> None:
+    for _ in range(3):
+        assert store.record(make_row()) == 1 and len(store.rows()) == 1
+        path.unlink()
+
+
 def test_reading_an_absent_cache_makes_no_file(store: Cache, path: Path, key: Key) -> None:
     assert store.best(key) is None and store.rows() == [] and store.clear() == 0
     assert not path.exists()
