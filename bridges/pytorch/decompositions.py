@@ -54,7 +54,7 @@ def decompositions() -> dict[Any, Any]:
     found |= {whole: decomposition_table[whole] for whole in map(overload, APART) if whole in decomposition_table}
     for name in WHOLE:
         found.pop(overload(name), None)
-    own = {"_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances, "diagonal_scatter": diagonal_scatter}
+    own = {"index_add": index_add, "_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances, "diagonal_scatter": diagonal_scatter}
     return found | {overload(name): function for name, function in own.items()}
 
 
@@ -118,8 +118,20 @@ def distances(a: torch.Tensor, b: torch.Tensor, p: float, compute_mode: int | No
     return apart.amax(-1) if math.isinf(p) else (apart**p).sum(-1) ** (1 / p)
 
 
+def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: Any = 1) -> Any:
+    """x with rows of `source` added. (PyTorch's own decomposition broadcasts a source that the operator refuses.)"""
+    if x.ndim > 0 and source.ndim > 0:
+        fits = list(x.shape)
+        fits[dim] = index.numel()
+        torch._check(list(source.shape) == fits, lambda: f"index_add: the source is {list(source.shape)}; give {fits}")
+    torch._check(x.dtype == source.dtype, lambda: f"index_add: {x.dtype} and a source of {source.dtype}; give one type")
+    return decomposition_table[overload("index_add")](x, dim, index, source, alpha=alpha)
+
+
 def diagonal_scatter(x: torch.Tensor, src: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
     """x with `src` on a diagonal of two axes. (PyTorch's own decomposition writes to a copy, which AOTAutograd refuses.)"""
+    wanted = x.diagonal(offset, dim1, dim2).shape
+    torch._check(src.shape == wanted, lambda: f"diagonal_scatter: the source is {list(src.shape)}; give {list(wanted)}")
     moved = x.movedim((dim1, dim2), (-2, -1))
     rows, columns = (torch.arange(n, device=x.device) for n in moved.shape[-2:])
     first = max(-offset, 0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +172,29 @@ def test_unknown_outputs_and_doubled_inputs_are_errors() -> None:
         model(x, x=x)
     with pytest.raises(UsageError, match="takes 1 inputs, and 2"):
         model(x, x)
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("places", ["half_pixel", "asymmetric", "align_corners"])
+def test_the_nearest_element_is_of_exact_places(places: str) -> None:
+    half, whole = Fraction(1, 2), {"floor": math.floor, "ceil": math.ceil}
+    whole |= {"round_prefer_floor": lambda v: math.ceil(v - half), "round_prefer_ceil": lambda v: math.floor(v + half)}
+    how = {"coordinate_transformation_mode": places, "mode": "nearest"}
+    for n, m in ((3, 2), (7, 17), (6, 11), (10, 21), (20, 6)):
+        nodes = [helper.make_node("Resize", ["x", "", "s"], [f"{r} scales"], nearest_mode=r, **how) for r in whole]
+        nodes += [helper.make_node("Resize", ["x", "", "", "m"], [f"{r} sizes"], nearest_mode=r, **how) for r in whole]
+        made = [value(f"{r} {given}", [m]) for given in ("scales", "sizes") for r in whole]
+        weights = {"s": np.array([m / n], np.float32), "m": np.array([m])}  # (21 of 10: the scale is less than 2.1)
+        found = bridge.load(model_of(nodes, [value("x", [n])], made, weights)).run(None, {"x": np.arange(n, dtype=np.float32)})
+        scale = Fraction(m, n)
+        for k, got in enumerate(found):
+            at = {
+                "half_pixel": lambda y: (y + half) / scale - half,
+                "asymmetric": lambda y: y / scale,
+                "align_corners": lambda y: Fraction(y * (n - 1), m - 1),
+            }[places]
+            want = [min(max(list(whole.values())[k % 4](at(y)), 0), n - 1) for y in range(m)]
+            assert np.asarray(got).tolist() == want, (n, m, k)
 
 
 def test_sizes_of_one_name_are_equal() -> None:

@@ -331,6 +331,25 @@ def test_a_negative_index_is_outside_where_pytorch_says_so(f: Any) -> None:
         compiled(f)(torch.arange(3.0), torch.tensor([-1]))
 
 
+@pytest.mark.many
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, i: x.index_add(0, i, x[0]),
+        lambda x, i: x.index_add(0, i, x.double()),
+        lambda x, i: x.clone().index_put_((i,), i),
+        lambda x, i: x.diagonal_scatter(x[0, :4]),
+        lambda x, i: x @ x.double(),
+        lambda x, i: i.softmax(0),
+    ],
+)
+def test_what_pytorch_refuses_is_refused(f: Any) -> None:
+    x, i = torch.randn(5, 5), torch.arange(5)
+    for function in (f, compiled(f)):
+        with pytest.raises(Exception, match=r"type|shape|source|src size|not implemented"):
+            function(x, i)
+
+
 def test_dropout_keeps_the_share_that_it_should() -> None:
     layer = nn.Dropout(0.25)
     y = compiled(layer)(torch.ones(100, 100))

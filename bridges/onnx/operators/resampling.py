@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -37,13 +38,19 @@ def _curve(mode: str, a: float) -> tuple[int, Curve]:
     return 2, cubic
 
 
-def _sources(n: int, m: int, scale: float, mode: str, window: tuple[float, float]) -> Array:
-    """Where each of m places lies among n."""
-    y, whole = np.arange(m, dtype=np.float64), scale * n
+def _ratio(scale: float) -> Fraction:
+    """What a scale in float32 stands for: 2/3 for 0.6666667. Else its rounding would move places that lie between two elements."""
+    simple = Fraction(scale).limit_denominator(4096)
+    return simple if np.float32(float(simple)) == np.float32(scale) else Fraction(scale)
+
+
+def _sources(n: int, m: int, scale: Fraction, mode: str, window: tuple[float, float]) -> Array:
+    """Where each of m places lies among n, rounded once: a place between two elements is there exactly."""
+    y, (p, q) = np.arange(m, dtype=np.float64), map(float, scale.as_integer_ratio())
     if mode == "align_corners":
-        return y * 0 if whole == 1 or m == 1 else y * (n - 1) / (whole - 1)
+        return y * 0 if p * n == q or m == 1 else y * ((n - 1) * q) / (p * n - q)
     if mode == "asymmetric":
-        return y / scale
+        return y * q / p
     if mode == "tf_crop_and_resize":
         low, high = window
         return low * (n - 1) + (y * (high - low) * (n - 1) / (m - 1) if m > 1 else y * 0 + (high - low) * (n - 1) / 2)
@@ -51,7 +58,7 @@ def _sources(n: int, m: int, scale: float, mode: str, window: tuple[float, float
         return y - 0.5
     if mode not in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
         raise UsageError(f"Resize: the coordinates {mode!r} are not known")
-    return (y + 0.5) / scale - 0.5 + (n / 2 * (1 - m / whole) if mode == "half_pixel_symmetric" else 0)
+    return ((2 * y + 1) * q - p + (n * p - m * q if mode == "half_pixel_symmetric" else 0)) / (2 * p)
 
 
 def _matrix(at: Array, n: int, mode: str, a: float, shrink: float, exclude: bool) -> Array:
@@ -69,16 +76,16 @@ def _matrix(at: Array, n: int, mode: str, a: float, shrink: float, exclude: bool
     return made
 
 
-def _sizes(x: Any, axes: Sequence[int], scales: Any, sizes: Any, policy: str) -> tuple[list[float], list[int]]:
+def _sizes(x: Any, axes: Sequence[int], scales: Any, sizes: Any, policy: str) -> tuple[list[Fraction], list[int]]:
     """The scale and the new size of each axis."""
     if sizes is None or not len(sizes):
-        factors = [float(s) for s in scales]
-        return factors, [math.floor(x.shape[a] * s) for s, a in zip(factors, axes)]
-    factors = [int(s) / x.shape[a] for s, a in zip(sizes, axes)]
+        factors = [_ratio(float(s)) for s in scales]
+        return factors, [x.shape[a] if s == 1 else math.floor(x.shape[a] * s) for s, a in zip(factors, axes)]
+    factors = [Fraction(int(s), int(x.shape[a])) for s, a in zip(sizes, axes)]
     if policy == "stretch":
         return factors, whole_numbers(sizes) or []
     one = (min if policy == "not_larger" else max)(factors)
-    return [one] * len(axes), [int(one * x.shape[a] + 0.5) for a in axes]
+    return [one] * len(axes), [math.floor(one * x.shape[a] + Fraction(1, 2)) for a in axes]
 
 
 @operator("Resize", "Upsample", known=(1, 2, 3))
@@ -112,7 +119,7 @@ def resize(
                 n,
                 "linear" if mode == "linear" else "cubic",
                 cubic_coeff_a,
-                min(factor, 1.0) if antialias else 1.0,
+                min(float(factor), 1.0) if antialias else 1.0,
                 bool(exclude_outside),
             )
             y = wide(y) if y.dtype.is_float else y.astype("float32")

@@ -9,7 +9,7 @@ from ....tensor import Tensor, nn
 from ....tensor.ops.indexing import within
 from .elementwise import as_tensor
 from .movement import key, steps
-from .table import as_result, operator, refuse, wanted
+from .table import as_result, of_one_type, operator, refuse, wanted
 
 
 def _places(x: Tensor, indices: Any) -> tuple[Any, ...]:
@@ -59,6 +59,7 @@ def _changed(x: Tensor, at: Any, values: Any) -> Tensor:
 @operator("index_put", "_unsafe_index_put")
 def index_put(out: Any, /, x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Any:
     """New elements at places, or added there."""
+    of_one_type(x, values)
     at = _places(x, indices)
     return x.index_put(at, values) if accumulate else _changed(x, at, values)
 

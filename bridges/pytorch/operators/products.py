@@ -10,11 +10,12 @@ import torch
 from .... import xp
 from ....tensor import Tensor, nn, vjp
 from ....tensor.ops.convolution import layout, windows
-from .table import as_result, operator, refuse, spread, wide
+from .table import as_result, of_one_type, operator, refuse, spread, wide
 
 
-def _not_by_tiles(x: Tensor) -> None:
-    """Leave products of bfloat16 to PyTorch where the processor multiplies tiles of it (AMX), by instructions that kernels here have not."""
+def _ours(x: Tensor, *others: Any) -> None:
+    """Leave products of several types to PyTorch, and products of bfloat16 to PyTorch where the processor multiplies tiles of it (AMX), by instructions that kernels here have not."""
+    of_one_type(x, *others)
     if x.dtype.name == "bfloat16" and getattr(torch.cpu, "_is_amx_tile_supported", bool)() and torch.backends.mkldnn.enabled:
         refuse("a product of bfloat16, which PyTorch computes by AMX")
 
@@ -22,27 +23,30 @@ def _not_by_tiles(x: Tensor) -> None:
 @operator("mm", "bmm", "matmul")
 def mm(out: Any, /, a: Tensor, b: Tensor) -> Any:
     """A product of matrices, one each of a batch."""
-    _not_by_tiles(a)
+    _ours(a, b)
     return a @ b
 
 
 @operator("mv")
 def mv(out: Any, /, a: Tensor, x: Tensor) -> Any:
     """A product of a matrix and a vector."""
+    of_one_type(a, x)
     return a @ x
 
 
 @operator("dot", "vdot")
 def dot(out: Any, /, a: Tensor, b: Tensor) -> Any:
     """A product of vectors."""
+    of_one_type(a, b)
     return (a * b).sum()
 
 
 @operator("addmm", "baddbmm", "addmv")
 def addmm(out: Any, /, c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta · c + alpha · a @ b; c is not read where beta is 0."""
+    of_one_type(a, b, c)
     if b.ndim > 1:
-        _not_by_tiles(a)
+        _ours(a)
     product = a @ b if alpha == 1 else wide(a @ b) * alpha
     return product if beta == 0 else product + (c if beta == 1 else c * beta)
 
@@ -51,7 +55,7 @@ def conv(
     x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
 ) -> Any:
     """A convolution as ATen names its arguments."""
-    _not_by_tiles(x)
+    _ours(x, w, b)
     n = w.ndim - 2
     where = {"stride": spread(stride, n), "padding": spread(padding, n), "dilation": spread(dilation, n), "groups": groups}
     if transposed:
@@ -216,7 +220,7 @@ def attention(
     scale: float | None = None,
 ) -> Any:  # fmt: skip
     """Attention and the logarithm of its denominators."""
-    _not_by_tiles(q)
+    _ours(q, k, v)
     if dropout_p:
         refuse("attention with dropout")
     scores = _scores(q, k, is_causal, attn_mask, scale)
@@ -230,7 +234,7 @@ def attention_backward(
 ) -> Any:  # fmt: skip
     """The gradients of queries, keys and values (Dao et al., "FlashAttention", 2022): the weights are computed again from the logarithms
     of their denominators, which are −∞ in rows of which a mask hides everything."""
-    _not_by_tiles(q)
+    _ours(q, k, v)
     if dropout_p:
         refuse("attention with dropout")
     denominators = logsumexp.reshape((*q.shape[:-1], 1))

@@ -8,7 +8,7 @@ from typing import Any
 from .... import xp
 from ....tensor import Tensor, nn
 from .elementwise import truth
-from .table import as_result, axes, operator, wanted, wide
+from .table import as_result, axes, of_floats, operator, wanted, wide
 
 
 @operator("sum", "sum.dim_IntList")
@@ -151,13 +151,13 @@ def cumprod(out: Any, /, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
 @operator("_softmax")
 def softmax(out: Any, /, x: Tensor, dim: int, half_to_float: bool) -> Any:
     """Exponentials over their sum."""
-    return as_result(x, out).softmax(dim) if x.ndim else xp.ones((), dtype=wanted(out))
+    return as_result(of_floats(x), out).softmax(dim) if x.ndim else xp.ones((), dtype=wanted(out))
 
 
 @operator("_log_softmax")
 def log_softmax(out: Any, /, x: Tensor, dim: int, half_to_float: bool) -> Any:
     """The logarithm of softmax."""
-    return as_result(x, out).log_softmax(dim) if x.ndim else xp.zeros((), dtype=wanted(out))
+    return as_result(of_floats(x), out).log_softmax(dim) if x.ndim else xp.zeros((), dtype=wanted(out))
 
 
 @operator("_softmax_backward_data")

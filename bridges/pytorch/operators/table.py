@@ -98,3 +98,14 @@ def spread(value: Any, count: int) -> tuple[int, ...]:
 def refuse(what: str) -> Any:
     """Leave a node to PyTorch."""
     raise NotImplementedError(what)
+
+
+def of_one_type(*operands: Any) -> None:
+    """Leave operands of several types to PyTorch, whose operator says what is wrong with them. (Nobody looks at them before.)"""
+    if len({x.dtype for x in operands if isinstance(x, Tensor)}) > 1:
+        refuse("operands of several types")
+
+
+def of_floats(x: Tensor) -> Tensor:
+    """A tensor of floats; others are left to PyTorch, which has the operator for floats only."""
+    return x if x.dtype.is_float else refuse(f"a function of floats, of {x.dtype.name}")
