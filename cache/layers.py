@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import re
 import sqlite3
@@ -134,6 +135,9 @@ class Shipped(Reader):
                     return ()
                 self._rows[kernel] = tuple(found)
             return self._rows[kernel]
+
+    def state(self) -> str:
+        return hashlib.sha256(b"".join(line for lines in self._by_kernel().values() for line, _ in lines)).hexdigest()
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -67,6 +67,10 @@ class Reader:
         """Rows of a query over `queries.FIELDS`."""
         return self._asked(lambda connection: self._select(connection, sql, parameters), [])
 
+    def state(self) -> str:
+        """A text that changes with the rows."""
+        return str([[*row.values()] for row in self.table(queries.STATE)])
+
     def table(self, sql: str) -> list[dict[str, Any]]:
         """Any query, as dictionaries by column."""
 

@@ -173,8 +173,7 @@ class Cache:
     def stamp(self) -> str:
         """A text that changes with the rows of any layer."""
         self._refresh()
-        found = [self._read(lambda s: s.table(queries.STATE)), *(self._read_below(r, lambda s: s.table(queries.STATE)) for r in self.below)]
-        return str([[*row.values()] for rows in found for row in rows or [{}]])
+        return str([self._read(lambda s: s.state()), *(self._read_below(r, lambda s: s.state()) for r in self.below)])
 
     # reading --------------------------------------------------------------------------------------------------------
     def is_empty(self) -> bool:
