@@ -79,6 +79,18 @@ class IndexMark(RangeMark):
         return low >= (-self.size if self.negative else 0) and high < self.size
 
 
+class ValueMark(IndexMark):
+    """The mark of the numbers of the values that the true elements of a mask take, −1 where values are left over."""
+
+    __slots__ = ()
+
+    def error(self, value: int | str, size: int, line: Line) -> OutOfRangeError:
+        """What is said of a value outside."""
+        if value != -1:
+            return super().error(value, size, line)
+        return OutOfRangeError(f"{self.name}: {size} values for a mask with fewer true elements{at(line)}")
+
+
 def switched_off() -> bool:
     """TILEWRIGHT_INDEX_CHECKS=0: indices are not checked; outside, the nearest place is read, and nothing is written."""
     return os.environ.get("TILEWRIGHT_INDEX_CHECKS", "1") == "0"

@@ -18,10 +18,10 @@ from ...ir.node import Node
 from ...ir.node import const as node_const
 from ..graph import index_maps as maps
 from ..graph.captured_numbers import plain
-from ..graph.index_checks import IndexMark, checked
+from ..graph.index_checks import IndexMark, ValueMark, checked, switched_off
 from ..graph.index_maps import Shape
 from ..graph.nodes import Gathered, Loaded, Scattered, TensorNode
-from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reshape, rounded, scatter, view
+from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reduce, reshape, rounded, scatter, view
 from ..graph.promotion import Scalar, promote
 from ..graph.symbolic_sizes import SymbolicSize, below, int_size, number, symbolic
 from ..graph.value_ranges import interval
@@ -378,7 +378,10 @@ def _masked(x: TensorNode, mask: TensorNode, value: TensorNode | Scalar) -> Tens
         return elementwise("where", expand(reshape(some.eq(0), wide_shape), x.shape), x, const(0, x.dtype, x.shape))
     number = cumulative_sum(cast(reshape(mask, (mask.count,)), int64), axis=0) - 1
     number = choose(reshape(mask, number.shape), number, 0)
-    number = checked(number, IndexMark("value", "setitem", 0, node.shape[0], False), False)
+    if not switched_off():
+        left = reduce("add", cast(mask, int64), range(len(mask.shape))) < const(node.shape[0], int64)
+        number = choose(expand(reshape(left, (1,)), number.shape), -1, number)
+    number = checked(number, ValueMark("value", "setitem", 0, node.shape[0], False), False)
     index = expand(reshape(number, wide_shape), x.shape)
     axes = maps.placeholder_axes(x.shape)
     by = Gathered(axes, (Loaded(0), *axes[len(mask.shape) :]))

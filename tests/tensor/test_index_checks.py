@@ -258,6 +258,24 @@ def test_threads_hear_of_their_own_calls() -> None:
     assert not wrong
 
 
+def test_a_captured_mask_takes_as_many_values_as_are_true() -> None:
+    def put(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
+        x = x + 0
+        x[mask] = values
+        return x
+
+    mask, x, captured = np.array([True, False, True, True, False]), np.zeros((5, 2), np.float32), tw.jit(put)
+    for count in (2, 3, 4):
+        values = np.arange(count * 2, dtype=np.float32).reshape(count, 2)
+        if count == 3:
+            want = x.copy()
+            want[mask] = values
+            assert np.array_equal(captured(Tensor(x), Tensor(mask), Tensor(values)).numpy(), want)
+            continue
+        with pytest.raises(OutOfRangeError, match="value 2 is out of range" if count < 3 else f"{count} values for a mask with fewer"):
+            captured(Tensor(x), Tensor(mask), Tensor(values))
+
+
 def test_too_few_values_for_a_mask_are_an_error(small: str) -> None:
     x = Tensor(np.zeros(5, np.float32))
     with pytest.raises(OutOfRangeError, match=r"value 2 is out of range for dimension 0 of 2|cannot assign 2 input values to the 3"):
