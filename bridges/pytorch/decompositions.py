@@ -54,7 +54,8 @@ def decompositions() -> dict[Any, Any]:
     found |= {whole: decomposition_table[whole] for whole in map(overload, APART) if whole in decomposition_table}
     for name in WHOLE:
         found.pop(overload(name), None)
-    own = {"index_add": index_add, "_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances, "diagonal_scatter": diagonal_scatter}
+    own = {"_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances}
+    own |= {"index_add": index_add, "diagonal_scatter": diagonal_scatter}
     return found | {overload(name): function for name, function in own.items()}
 
 

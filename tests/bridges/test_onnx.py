@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -174,27 +174,32 @@ def test_unknown_outputs_and_doubled_inputs_are_errors() -> None:
         model(x, x)
 
 
+HALF = Fraction(1, 2)
+ROUNDED: dict[str, Callable[[Fraction], int]] = {
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "round_prefer_floor": lambda v: math.ceil(v - HALF),
+    "round_prefer_ceil": lambda v: math.floor(v + HALF),
+}
+PLACES: dict[str, Callable[[int, int, int], Fraction]] = {
+    "half_pixel": lambda y, n, m: (y + HALF) * n / m - HALF,
+    "asymmetric": lambda y, n, m: Fraction(y * n, m),
+    "align_corners": lambda y, n, m: Fraction(y * (n - 1), m - 1),
+}
+
+
 @pytest.mark.many
-@pytest.mark.parametrize("places", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("places", PLACES)
 def test_the_nearest_element_is_of_exact_places(places: str) -> None:
-    half, whole = Fraction(1, 2), {"floor": math.floor, "ceil": math.ceil}
-    whole |= {"round_prefer_floor": lambda v: math.ceil(v - half), "round_prefer_ceil": lambda v: math.floor(v + half)}
     how = {"coordinate_transformation_mode": places, "mode": "nearest"}
-    for n, m in ((3, 2), (7, 17), (6, 11), (10, 21), (20, 6)):
-        nodes = [helper.make_node("Resize", ["x", "", "s"], [f"{r} scales"], nearest_mode=r, **how) for r in whole]
-        nodes += [helper.make_node("Resize", ["x", "", "", "m"], [f"{r} sizes"], nearest_mode=r, **how) for r in whole]
-        made = [value(f"{r} {given}", [m]) for given in ("scales", "sizes") for r in whole]
-        weights = {"s": np.array([m / n], np.float32), "m": np.array([m])}  # (21 of 10: the scale is less than 2.1)
-        found = bridge.load(model_of(nodes, [value("x", [n])], made, weights)).run(None, {"x": np.arange(n, dtype=np.float32)})
-        scale = Fraction(m, n)
-        for k, got in enumerate(found):
-            at = {
-                "half_pixel": lambda y: (y + half) / scale - half,
-                "asymmetric": lambda y: y / scale,
-                "align_corners": lambda y: Fraction(y * (n - 1), m - 1),
-            }[places]
-            want = [min(max(list(whole.values())[k % 4](at(y)), 0), n - 1) for y in range(m)]
-            assert np.asarray(got).tolist() == want, (n, m, k)
+    for n, m in ((3, 2), (7, 17), (6, 11), (10, 21), (20, 6)):  # (of 21 from 10, the scale in float32 is less than 2.1)
+        nodes = [helper.make_node("Resize", ["x", "", "s"], [f"{r} scales"], nearest_mode=r, **how) for r in ROUNDED]
+        nodes += [helper.make_node("Resize", ["x", "", "", "m"], [f"{r} sizes"], nearest_mode=r, **how) for r in ROUNDED]
+        made = [value(f"{r} {given}", [m]) for given in ("scales", "sizes") for r in ROUNDED]
+        model = model_of(nodes, [value("x", [n])], made, {"s": np.array([m / n], np.float32), "m": np.array([m])})
+        found = bridge.load(model).run(None, {"x": np.arange(n, dtype=np.float32)})
+        want = [[min(max(rounded(PLACES[places](y, n, m)), 0), n - 1) for y in range(m)] for rounded in ROUNDED.values()]
+        assert [np.asarray(y).tolist() for y in found] == want * 2, (n, m)
 
 
 def test_sizes_of_one_name_are_equal() -> None:
