@@ -31,6 +31,7 @@ WHOLE = [
     "lerp.Tensor",
     "native_layer_norm",
     "native_group_norm",
+    "unfold_backward",
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
 ]

@@ -229,13 +229,15 @@ def _unpacked(
 ) -> list[Blocks]:
     """Guesses that read the wide operand where it lies, its rows apart in the sets of a cache; in blocks where a tile is as wide as it is."""
     lanes, width = target.lanes(c.nest.expr.dtype), extent(c.lane)
-    if not c.plain or c.wide_value or c.tall_value or fit is not None or width < 2 * lanes:
+    if not c.plain or c.wide_value or c.tall_value or fit is not None:
         return []
     strides = next(strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.wide)
     pitch = strides.get(max(c.reduce, key=extent), 0)
     if strides.get(c.lane) != 1 or not isinstance(pitch, int) or _sets(pitch * c.wide.dtype.size) < SPREAD:
         return []
     depth, tall = depth_of(c), max((extent(a) for a in c.rows), default=1)
+    if width < 2 * lanes and depth * width * c.wide.dtype.size <= target.l1:
+        return []
     cuts = [(mr, nv, kc) for mr, nv in tiles for kc in ((0, LONG) if nv * lanes >= width and depth > 1.5 * LONG else (0,))]
     # rows that are read again by many tiles of rows are worth a panel, unless the first cache keeps them
     size, line = c.wide.dtype.size, DEFAULT.caches.line
@@ -458,7 +460,8 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
     if at.image:
         at = best_of(next(g for g in order if not g.image))
     tall = max(map(extent, c.rows), default=1)
-    few = () if tall > FEW_ROWS else (_stream, _few) if tall <= STREAMED_ROWS else (_few,)
+    short = extent(c.lane) < 2 * target.lanes(c.nest.expr.dtype)  # rows of the wide operand: of no panel, but where they lie
+    few = () if tall > FEW_ROWS or short else (_stream, _few) if tall <= STREAMED_ROWS else (_few,)
     for change in (*few, _where_it_lies, *(() if windows and not c.plain else (_cut, _over_rows, _tile))):
         at = best_of(change(at, [g for g in order if g not in asked]))
 

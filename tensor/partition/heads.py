@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import weakref
 
+from ...ir.node import const
+from ..graph import index_maps as maps
 from ..graph.index_maps import IndexMap
 from ..graph.nodes import OpenArgument, TensorNode, walk
+from ..graph.symbolic_sizes import symbolic
 from .dominators import Graph
+from .store_rules import run_of
 
 
 def is_contraction(t: TensorNode) -> bool:
@@ -14,10 +18,22 @@ def is_contraction(t: TensorNode) -> bool:
     (A matrix times one vector reads each element of the matrix once: it is a sum of rows like any other.)"""
     if t.op != "reduce" or t.arg[0] != "add":
         return False
+    lacking = _lacking(t)
+    return len([m for m in lacking if m]) >= 2 and not frozenset.intersection(*lacking)
+
+
+def _lacking(t: TensorNode) -> list[frozenset[int]]:
+    """Of each factor of a sum of products, which of the dimensions that the result keeps it lacks."""
     shape = t.src[0].shape
-    kept = {d for d in range(len(shape)) if d not in t.arg[1] and shape[d] not in (0, 1)}
-    lacking = [kept - v for f in _factors(t.src[0]) if (v := varies(f))]
-    return len([m for m in lacking if m]) >= 2 and not frozenset.intersection(*map(frozenset, lacking))
+    kept = frozenset(d for d in range(len(shape)) if d not in t.arg[1] and shape[d] not in (0, 1))
+    return [kept - v for f in _factors(t.src[0]) if (v := varies(f))]
+
+
+def batches(t: TensorNode) -> frozenset[int]:
+    """The dimensions of a contraction's result along which all of its factors vary."""
+    lacked = frozenset().union(*_lacking(t))
+    rest = [d for d in range(len(t.src[0].shape)) if d not in t.arg[1]]
+    return frozenset(i for i, d in enumerate(rest) if d not in lacked)
 
 
 def _factors(n: TensorNode) -> list[TensorNode]:
@@ -75,12 +91,31 @@ def epilogue(graph: Graph, head: TensorNode, taken: set[int]) -> TensorNode:
         if not all(_pointwise(m) and id(m) not in taken for m in span):
             break
         inside.update(id(m) for m in span)
-        end = n
+        if not _scatters(head, n, inside):
+            end = n
         if id(n) in graph.outputs or any(id(m) in graph.outputs for m in span):
             break
     while end is not head and ((end.op == "view" and end.arg.reshape) or _widens(end)) and id(end) not in graph.outputs:
         end = end.src[0]  # what memory is read as is the readers' business
     return _as_bytes(graph, end, inside) or end
+
+
+SHORT_RUN, MUCH = 8, 1 << 18
+"""Consecutive elements of an output that a contraction's kernel stores as vectors; and products of one that had better do so."""
+
+
+def _scatters(head: TensorNode, n: TensorNode, inside: set[int]) -> bool:
+    """Whether consecutive elements of `n`, which holds those of a contraction in another order, are results far apart in short runs, as behind
+    a pixel shuffle: its kernel could not store vectors, and computes none where its lanes are chosen by what it stores."""
+    if n.op != "view" or not is_contraction(head) or symbolic(head.src[0].shape) or head.src[0].size < MUCH:
+        return False
+    by = maps.reshape(n.shape, n.shape)
+    while n is not head:
+        if n.op == "view":
+            by = maps.compose(by, n.arg)
+        n = next(s for s in n.src if s is head or id(s) in inside)
+    first = min(SHORT_RUN, n.size)
+    return run_of(by, (maps.unravel(const(i), by.shape) for i in range(first))) < first
 
 
 def _as_bytes(graph: Graph, end: TensorNode, inside: set[int]) -> TensorNode | None:

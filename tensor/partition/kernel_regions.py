@@ -7,13 +7,16 @@ in them or stored."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
-from ...ir.node import Node
-from ..graph.index_maps import Indices
+from ...ir.node import Node, axes_of, const
+from ..graph import index_maps as maps
+from ..graph.index_maps import IndexMap, Indices
 from ..graph.nodes import TensorNode
-from ..graph.symbolic_sizes import axis
+from ..graph.symbolic_sizes import axis, symbolic
 from . import store_rules as cost
 from .dominators import Graph
+from .heads import batches, is_contraction
 from .loop_axes import ZERO, Splits, axes_in, gathered, loops_of, plain, split_axes, splits_of, spread, through, units, whole
 from .store_rules import Rule
 
@@ -108,6 +111,8 @@ class Regions:
             return None
         if n.op == "reduce":
             return self._reduction(n, uses)
+        if self._moved(n, uses):
+            return Rule.moved
         if n.op in ("elementwise", "gather") or self._narrows(n) or _pads_bytes(n, uses):
             places = [len(u.indices) if cost.near(n) else 1 for u in uses.values()]  # (of a stencil, which computes it for each)
             iterations = [n.size if self._hoisted(u) else u.iterations * k for u, k in zip(uses.values(), places, strict=True)]
@@ -115,6 +120,31 @@ class Regions:
             if again and cost.cheaper_to_store(n, iterations, self._end):
                 return Rule.readers if len(uses) > 1 else Rule.operand
         return None
+
+    def _moved(self, n: TensorNode, uses: dict[int, KernelUse]) -> bool:
+        """Whether contractions read a view, which holds each element of its source once, along a dimension in which these lie in short runs, as
+        channels do behind a pixel shuffle. (A batch that is taken apart is looped over outside of everything.)"""
+        if n.op != "view" or symbolic(n.shape) or any(m.op == "view" and m.arg.bijective for m in self.graph.readers[id(n)]):
+            return False
+        by = n.arg
+        while by.mask is None and n.src[0].op == "view" and not self.is_stored(n.src[0]):
+            n = n.src[0]
+            by = maps.compose(by, n.arg)
+        if by.mask is not None or by.lies or prod(by.source) != prod(by.shape):
+            return False
+        ends = {i: u for i, u in uses.items() if u.region.head is not None and not u.region.folded and is_contraction(u.region.head)}
+        short = [d for d, e in enumerate(by.shape) if cost.run_of(by, (_along(by, d, i) for i in range(min(e, cost.RUN)))) < min(e, cost.RUN)]
+        reads = sum(u.iterations for u in ends.values() if any(not self._of_batch(u, at, short) for at in u.indices))
+        return cost.cheaper_in_order(n, reads)
+
+    def _of_batch(self, use: KernelUse, at: Indices | None, dimensions: list[int]) -> bool:
+        """Whether a contraction loops over these dimensions of what it reads as over a batch."""
+        head = use.region.head
+        assert head is not None
+        own = self.uses[id(head)].get(id(use.region.root))
+        places = {use.region.axes} if own is None else own.indices
+        loops = {a for to in places if to is not None for d in batches(head) for a in axes_of(to[d])}
+        return at is not None and all(axes_of(at[d]) <= loops for d in dimensions)
 
     def _narrows(self, n: TensorNode) -> bool:
         """Whether a conversion of what is computed makes it smaller: memory had better hold its result."""
@@ -305,6 +335,11 @@ class Regions:
         elif n.op in ("host", "loop", "kernel"):
             for s in n.src:
                 self._use(s, region, {None}, s.size)
+
+
+def _along(by: IndexMap, d: int, i: int) -> Indices:
+    """Element i along one dimension of a map's result."""
+    return tuple(const(i) if e == d else ZERO for e in range(len(by.shape)))
 
 
 def _pads_bytes(n: TensorNode, uses: dict[int, KernelUse]) -> bool:

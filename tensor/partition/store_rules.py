@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise, takewhile
 
 from ...ir.dtypes import bool_
+from ..graph.index_maps import IndexMap, Indices, ravel
 from ..graph.nodes import TensorNode
 
 _FLOPS = {
@@ -144,6 +146,26 @@ def cheaper_to_store(node: TensorNode, iterations: list[int], ends: Callable[[Te
     return once < again
 
 
+RUN = 16
+"""Elements at equal distances that a vector is loaded from, or stored to, at once."""
+
+ALONE = 8
+"""Operations of a read from a shorter run: elements are loaded alone, or by a mask."""
+
+
+def run_of(by: IndexMap, at: Iterable[Indices]) -> int:
+    """Of elements of a map's result in their order, how many lie at equal distances in the row-major source, from the first one on. (Sizes
+    are numbers, and nothing is masked.)"""
+    places = [ravel(by.source, by(index)[0]).arg for index in at]
+    steps = [b - a for a, b in pairwise(places)]
+    return 1 + sum(1 for _ in takewhile(lambda step: step == steps[0], steps))
+
+
+def cheaper_in_order(node: TensorNode, reads: int) -> bool:
+    """Whether a contraction that reads the elements of a node so many times from short runs had better find them in order."""
+    return LAUNCH + 3 * node.size * node.dtype.size < reads * ALONE / FLOPS_PER_BYTE
+
+
 class Rule(StrEnum):
     """Why a node is stored."""
 
@@ -159,6 +181,7 @@ class Rule(StrEnum):
     own_input = "read by a kernel of yours"
     check = "says whether indices lie inside"
     operand = "a contraction reads each element many times: computing it again costs more than storing it"
+    moved = "a contraction reads it many times from places in short runs: elements in order are loaded as vectors"
     readers = "several kernels read it: computing it again costs more than a store and loads"
     statistic = "a reduction that several kernels read"
     rows = "a reduction that its reader does not have at shared leading axes"

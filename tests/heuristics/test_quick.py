@@ -182,3 +182,10 @@ def test_blocks_of_an_odd_sum_are_whole_steps_and_long_sums_of_few_columns_are_r
     first = quick_starts(kb.build(), targets.named("znver5"))[0]
     assert {(o.op, o.on) for o in first} >= {("TILE", "k"), ("MOVE", "k")} and not {"STAGE", "UNROLL"} & {o.op for o in first}
     assert {o.on: o.amount for o in first if o.op == "UPCAST"} == {"i": 6, "j": 64}
+
+
+@pytest.mark.parametrize("where", ["znver5", "avx2"])
+def test_a_narrow_matrix_that_the_first_cache_does_not_hold_is_read_where_it_lies(where: str) -> None:
+    n = targets.named(where).lanes(float32) + 3
+    kernel = normalise(named_kernels.make("matmul", {"m": 21, "n": n, "k": 3001}))
+    assert not any(o.op == "STAGE" for o in quick_starts(kernel, targets.named(where))[0])

@@ -326,3 +326,27 @@ def test_a_contraction_reads_bytes_that_were_padded_before():
     seen = x.pad([(0, 0), (1, 1), (1, 1), (0, 0)])
     y = nn.conv(seen.astype("int32").permute((0, 3, 1, 2)), w.astype("int32").permute((3, 2, 0, 1)))
     assert [b.shape for c in listed(y).calls for b in c.kernel.outputs] == [(1, 14, 14, 16), (1, 1, 32, 12, 12)]
+
+
+def shuffled(x, r):
+    """[b, c·r·r, h, w] as [b, c, h·r, w·r], as a pixel shuffle has it."""
+    b, c, h, w = x.shape
+    return x.reshape((b, c // r // r, r, r, h, w)).permute((0, 1, 4, 2, 5, 3)).reshape((b, c // r // r, h * r, w * r))
+
+
+def test_a_convolution_stores_rows_and_reads_rows_where_pixels_are_shuffled():
+    x, w, v = array(1, 8, 16, 18), array(32, 8, 3, 3), array(16, 8, 3, 3)
+    assert rules(shuffled(nn.conv(x, w), 2)) == [Rule.head, Rule.output]
+    taken = array(2, 4, 16, 2, 16, 2).permute((0, 1, 3, 5, 2, 4)).reshape((2, 16, 16, 16))
+    assert rules(nn.conv(taken, array(32, 16, 3, 3))) == [Rule.moved, Rule.output]
+    y = nn.conv(shuffled(nn.conv(x, w).relu(), 2), v)
+    assert rules(y) == [Rule.head, Rule.moved, Rule.output]
+    assert len(listed(shuffled(array(1, 8, 4, 4) * 2, 2)).calls) == 1  # (nothing is multiplied)
+
+
+def test_batches_and_heads_that_are_flattened_are_read_where_they_lie():
+    q, k = array(3, 40, 5, 16), array(3, 40, 5, 16)
+    flat = [t.permute((0, 2, *last)).reshape((15, *(t.shape[d] for d in last))) for t, last in ((q, (1, 3)), (k, (3, 1)))]
+    assert len(listed(flat[0] @ flat[1]).calls) == 1
+    y = nn.conv(array(2, 4, 12, 12), array(16, 4, 3, 3)).permute((0, 2, 3, 1))
+    assert len(listed(y).calls) == len(listed(nn.conv_transpose(array(1, 16, 12, 12), array(16, 8, 2, 2), stride=2)).calls) == 1

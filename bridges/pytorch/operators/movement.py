@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .... import xp
-from ....tensor import Tensor
+from ....tensor import Tensor, vjp
+from ....tensor.ops.convolution import layout, windows
 from .table import as_result, operator, wanted
 
 END = 1 << 60
@@ -160,9 +161,14 @@ def unfold(out: Any, /, x: Tensor, dim: int, size: int, step: int) -> Any:
     """Windows of an axis, their elements as a new last axis."""
     if not x.ndim:
         return x.reshape((1,))
-    dim %= x.ndim
-    first = xp.arange(out.shape[dim]).reshape((-1, 1)) * step
-    return x.take(first + xp.arange(size).reshape((1, size)), axis=dim).moveaxis(dim + 1, -1)
+    last = x.moveaxis(dim, -1)
+    return Tensor.of(windows(last.node, layout("unfold", last.shape[-1:], (size,), (step,), 1, 0))).moveaxis(-2, dim % x.ndim)
+
+
+@operator("unfold_backward")
+def unfold_backward(out: Any, /, grad: Tensor, sizes: Any, dim: int, size: int, step: int) -> Any:
+    """Each element's gradients in all of its windows, added."""
+    return vjp(lambda x: unfold(out, x, dim, size, step), xp.zeros(tuple(out.shape), dtype=wanted(out)))[1](grad)[0]
 
 
 def widths(x: Tensor, padding: Any) -> list[tuple[int, int]]:
