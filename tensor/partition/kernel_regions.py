@@ -133,7 +133,9 @@ class Regions:
         if by.mask is not None or by.lies or prod(by.source) != prod(by.shape):
             return False
         ends = {i: u for i, u in uses.items() if u.region.head is not None and not u.region.folded and is_contraction(u.region.head)}
-        short = [d for d, e in enumerate(by.shape) if cost.run_of(by, (_along(by, d, i) for i in range(min(e, cost.RUN)))) < min(e, cost.RUN)]
+        short = [
+            d for d, e in enumerate(by.shape) if cost.run_of(by, (_along(by, d, i) for i in range(min(e, cost.RUN)))) < min(e, cost.RUN)
+        ]
         reads = sum(u.iterations for u in ends.values() if any(not self._of_batch(u, at, short) for at in u.indices))
         return cost.cheaper_in_order(n, reads)
 
