@@ -236,7 +236,7 @@ def _unpacked(
     if strides.get(c.lane) != 1 or not isinstance(pitch, int) or _sets(pitch * c.wide.dtype.size) < SPREAD:
         return []
     depth, tall = depth_of(c), max((extent(a) for a in c.rows), default=1)
-    if width < 2 * lanes and depth * width * c.wide.dtype.size <= target.l1:
+    if width < 2 * lanes and not _tall_and_narrow(c, target):
         return []
     cuts = [(mr, nv, kc) for mr, nv in tiles for kc in ((0, LONG) if nv * lanes >= width and depth > 1.5 * LONG else (0,))]
     # rows that are read again by many tiles of rows are worth a panel, unless the first cache keeps them
@@ -244,6 +244,12 @@ def _unpacked(
     between = line if pitch * size % line else 0  # rows that begin anywhere take a line more
     cuts = [(mr, nv, kc) for mr, nv, kc in cuts if tall <= REREAD * mr or (kc or depth) * (nv * lanes * size + between) <= target.l1]
     return [Blocks(mr, nv, width, kc, pack=0, unroll=unrolled(kc, 1)) for mr, nv, kc in cuts]
+
+
+def _tall_and_narrow(c: Contraction, target: Target) -> bool:
+    """Whether the wide operand's rows are short, and so many that a panel of them leaves the first cache before it is read again."""
+    width = extent(c.lane)
+    return width < 2 * target.lanes(c.nest.expr.dtype) and depth_of(c) * width * c.wide.dtype.size > target.l1
 
 
 REREAD = 32
@@ -460,8 +466,7 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
     if at.image:
         at = best_of(next(g for g in order if not g.image))
     tall = max(map(extent, c.rows), default=1)
-    short = extent(c.lane) < 2 * target.lanes(c.nest.expr.dtype)  # rows of the wide operand: of no panel, but where they lie
-    few = () if tall > FEW_ROWS or short else (_stream, _few) if tall <= STREAMED_ROWS else (_few,)
+    few = () if tall > FEW_ROWS or _tall_and_narrow(c, target) else (_stream, _few) if tall <= STREAMED_ROWS else (_few,)
     for change in (*few, _where_it_lies, *(() if windows and not c.plain else (_cut, _over_rows, _tile))):
         at = best_of(change(at, [g for g in order if g not in asked]))
 
