@@ -3,13 +3,15 @@
     python benchmarks/same_choice.py [--kernels 40] [--trials 16] [--threads 1] [--keep FILE]
 
 One line a kernel: `verdict` is "same", "named tie" (one answer is among the near ties of the other), or "other". Where they differ they meet in
-pairs: `ratio` is the second's time over the first's, with its noise. The last line has the share of those that are the same or a named tie, and the
+pairs, in five processes, since code and operands lie elsewhere in each: `ratio` is the second's time over the first's, with its noise. The last line has the share of those that are the same or a named tie, and the
 largest loss of an answer against the other, also beyond the noise of its pairs. Rows in `--keep` are not made again."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,8 @@ SIZES: dict[str, tuple[str, ...]] = {
     "attention": ("b=1,h=2,s=64,d=32",),
     "attention_full": ("b=1,h=2,s=100,d=32", "b=2,h=2,s=64,d=16"),
 }
-ROUNDS = 31
+ROUNDS, PROCESSES, T_95 = 9, 5, 2.776
+"""Rounds in each process, how many there are, and Student's t for as many."""
 
 
 def answers(name: str, shape: dict[str, int], threads: int, trials: int) -> list[Result]:
@@ -61,11 +64,13 @@ def tied(a: Result, b: Result) -> bool:
 
 
 def in_pairs(name: str, shape: dict[str, int], threads: int, a: Result, b: Result) -> tuple[float, float]:
-    """(time of the second answer over that of the first, noise)."""
-    with Measurer(normalise(named_kernels.make(name, shape)), "cpu", threads) as m:
-        built = {s.opts: s for _, s in m.build([tuple(a.opts), tuple(b.opts)]) if not isinstance(s, Measurement)}
-        duel = m.duel(built[tuple(b.opts)], built[tuple(a.opts)], ROUNDS)
-    return duel.ratio, duel.noise
+    """(time of the second answer over that of the first: the mean of several processes, half of its 95 % confidence interval as a share)."""
+    logs = []
+    for _ in range(PROCESSES):
+        with Measurer(normalise(named_kernels.make(name, shape)), "cpu", threads) as m:
+            built = {s.opts: s for _, s in m.build([tuple(a.opts), tuple(b.opts)]) if not isinstance(s, Measurement)}
+            logs.append(math.log(m.duel(built[tuple(b.opts)], built[tuple(a.opts)], ROUNDS).ratio))
+    return math.exp(statistics.fmean(logs)), math.expm1(T_95 * statistics.stdev(logs) / math.sqrt(len(logs)))
 
 
 def row(name: str, text: str, threads: int, trials: int) -> dict[str, Any]:
