@@ -193,7 +193,7 @@ def ending(
     failed = [d for d in done if d.status == "failed"]
     for d in failed:
         out.print(
-            f"failed: {d.entry.title} ({found.path}, line {d.entry.line}): {d.message}",
+            f"failed: {d.entry.title} ({found.path}{f', line {d.entry.line}' if d.entry.line else ''}): {d.message}",
             style="red",
             soft_wrap=soft_wrapped(out),
         )
