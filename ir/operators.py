@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from . import index as ix
 from .buffer import load
@@ -13,6 +15,16 @@ from .index import Interval
 from .literals import adapted, matched, remember
 from .node import COMPARE, COUNTS, INTEGER, UNARY, Expr, Node, Number, as_node, const, make, pending
 
+_ARITH: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "lt": operator.lt,
+    "le": operator.le,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
 Line = tuple[int, int]
 """(slope, value where the place is 0)."""
 
@@ -223,6 +235,27 @@ def where(cond: Node, a: Expr, b: Expr) -> Node:
     return x if x is y else make("where", x.dtype, (cond, x, y))
 
 
+def fold_constants(n: Node) -> Node:
+    """`n` evaluated where its operands are constants; x·1, x / 1 and x − 0 are x (x + 0 is not: −0 + 0 is +0)."""
+    if len(n.src) == 1 and n.op in ("neg", "abs") and n.src[0].op == "const":
+        value = n.src[0].arg
+        return const(rounded(-value if n.op == "neg" else abs(value), n.dtype), n.dtype)
+    if len(n.src) != 2 or n.op not in _ARITH or n.src[0].dtype is index:
+        return n
+    a, b = n.src
+    if a.op == "const" and b.op == "const":
+        if n.op == "div" and (b.arg == 0 or not n.dtype.is_float):
+            return n
+        x, y = rounded(a.arg, a.dtype), rounded(b.arg, b.dtype)
+        value = _ARITH[n.op](x, y)
+        return const(bool(value), bool_) if n.op in COMPARE else const(rounded(value, n.dtype), n.dtype)
+    if b.op == "const" and ((n.op in ("mul", "div") and b.arg == 1) or (n.op == "sub" and b.arg == 0 and str(b.arg)[0] != "-")):
+        return a
+    if a.op == "const" and n.op == "mul" and a.arg == 1:
+        return b
+    return n
+
+
 def substitute(node: Node, table: dict[Node, Node]) -> Node:
     """`node` with the keys of `table` replaced, rebuilt through the simplifying constructors."""
     return substitute_on(node, dict(table))
@@ -263,7 +296,7 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
     if op == "where":
         return where(*src)
     if op in COMPARE:
-        return arith(op, *src)
+        return fold_constants(arith(op, *src))
     if op == "not" or op in COUNTS:
         return unary(op, src[0])
     if op == "load":

@@ -3,50 +3,15 @@ constant inputs, outputs in place."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from .body import Fold, Monoid, Reduce, Scan, Store, Value
 from .buffer import Buffer, Extent
-from .dtypes import bool_, index, rounded
 from .errors import KernelError
 from .kernel import Kernel
-from .node import COMPARE, Node, as_node, axis, const, sym, walk
-from .operators import rebuild
-
-_ARITH: dict[str, Callable[[Any, Any], Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "lt": operator.lt,
-    "le": operator.le,
-    "eq": operator.eq,
-    "ne": operator.ne,
-}
-
-
-def fold_constants(n: Node) -> Node:
-    """`n` evaluated where its operands are constants; x·1, x / 1 and x − 0 are x (x + 0 is not: −0 + 0 is +0)."""
-    if len(n.src) == 1 and n.op in ("neg", "abs") and n.src[0].op == "const":
-        value = n.src[0].arg
-        return const(rounded(-value if n.op == "neg" else abs(value), n.dtype), n.dtype)
-    if len(n.src) != 2 or n.op not in _ARITH or n.src[0].dtype is index:
-        return n
-    a, b = n.src
-    if a.op == "const" and b.op == "const":
-        if n.op == "div" and (b.arg == 0 or not n.dtype.is_float):
-            return n
-        x, y = rounded(a.arg, a.dtype), rounded(b.arg, b.dtype)
-        value = _ARITH[n.op](x, y)
-        return const(bool(value), bool_) if n.op in COMPARE else const(rounded(value, n.dtype), n.dtype)
-    if b.op == "const" and ((n.op in ("mul", "div") and b.arg == 1) or (n.op == "sub" and b.arg == 0 and str(b.arg)[0] != "-")):
-        return a
-    if a.op == "const" and n.op == "mul" and a.arg == 1:
-        return b
-    return n
+from .node import Node, as_node, axis, sym, walk
+from .operators import fold_constants, rebuild
 
 
 class Rewriter:

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from ..ir.buffer import load_parts
 from ..ir.checks.access_bounds import Access, proved
 from ..ir.node import Node, axes_of, const, make, pending, ref, walk
-from ..ir.operators import rebuild, substitute, substitute_on
-from ..ir.rewriter import fold_constants
+from ..ir.operators import fold_constants, rebuild, substitute, substitute_on
 from .trace import Trace
 
 
