@@ -1,12 +1,13 @@
 """A Llama of random weights beside llama.cpp and PyTorch (eager, through transformers): tokens/s of a prompt of 512 tokens, and of tokens after 128.
 
-    python benchmarks/record.py benchmarks/llm_vs.py [--sizes 110M 0.5B 1.1B] [--forms float32 bfloat16 q8_0 q4_0] [--threads 1 2] [--rounds 5] [--add]
+    python benchmarks/record.py benchmarks/llm_vs.py [--sizes 110M 0.5B 1.1B] [--forms float32 bfloat16 q8_0 q4_0] [--threads 1 2] [--rounds 5] [--add] [--first]
 
 Each program is a process that holds its model and answers with the seconds of a burst; they are asked in turns, and medians count. A ratio is our
 tokens/s over the other's. `read_share`: bytes of weights a token over what one sum of 512 MB reads a second here, in the same turns. PyTorch takes part
 in float32 and bfloat16. llama.cpp is its Python package (llama-cpp-python, built from source with the gcc that is here), where it is installed: set
 LLAMA_CPP to the folder that holds it. A size that needs more than `--memory` GB is said and left out. `ours_int8`: ours with
-activations of 8 bits, which is what llama.cpp computes with beside packed weights; keys that end in `_int8` compare it."""
+activations of 8 bits, which is what llama.cpp computes with beside packed weights; keys that end in `_int8` compare it. With --first, rows say how
+long a process takes that reads a GGUF file and makes one token, its kernels being in the cache, and its peak memory."""
 
 from __future__ import annotations
 
@@ -235,6 +236,40 @@ def compared(size: str, form: str, threads: int, rounds: int, names: list[str]) 
     return {k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}
 
 
+FIRST = """
+import sys, time
+begin = time.perf_counter()
+import numpy as np
+from tilewright.examples import generate, llama
+imported = time.perf_counter()
+params, config, _ = generate.loaded(sys.argv[1], llama.config_of, llama.params_of)
+d = generate.Decoder(llama.model, params, config)
+loaded = time.perf_counter()
+d.feed([5])
+first = time.perf_counter()
+peaks = [[int(l.split()[1]) / 1024 for l in open("/proc/self/status") if l.startswith("VmHWM")][0]]
+d.forget()
+d.feed(np.arange(min(512, config.context - 1)))
+peaks += [[int(l.split()[1]) / 1024 for l in open("/proc/self/status") if l.startswith("VmHWM")][0]]
+kept = (generate.bytes_of(params) + generate.bytes_of(d.caches)) / 2**20
+print(imported - begin, loaded - imported, first - loaded, *peaks, kept)
+"""
+"""What a process does until its first token, and how much memory it takes."""
+
+
+def first_token(size: str, form: str, path: Path, rounds: int) -> dict[str, Any]:
+    """A row of processes that read a GGUF file: seconds until the first token, and peak memory after it and after a prompt, over the bytes of
+    weights and cache. The kernels are in the cache: one process more runs before."""
+    said = [
+        subprocess.run([sys.executable, "-c", FIRST, str(path)], capture_output=True, text=True, check=True).stdout
+        for _ in range(1 + rounds)
+    ]
+    imports, load, token, peak, prompt, kept = (statistics.median(x) for x in zip(*[[float(v) for v in s.split()] for s in said[1:]]))
+    row = {"imports_s": imports, "load_s": load, "token_s": token, "first_token_s": imports + load + token}
+    row |= {"peak_mb": peak, "peak_over_kept": peak / kept, "prompt_peak_over_kept": prompt / kept}
+    return {"size": size, "form": form, "what": "first token"} | {k: round(v, 3) for k, v in row.items()}
+
+
 def recorded(sizes: list[str], forms: list[str], threads: list[int]) -> list[dict[str, Any]]:
     """The rows of this processor that are recorded and not measured now, with the date of each."""
     from tilewright.devices import get
@@ -256,6 +291,7 @@ def main() -> int:
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--memory", type=float, default=4.0, help="GB that all programs together may take")
     p.add_argument("--add", action="store_true", help="print recorded rows of this processor again that are not measured now")
+    p.add_argument("--first", action="store_true", help="the time of the first token and the memory of a process instead")
     p.add_argument("--play", nargs=4, metavar=("NAME", "SIZE", "FORM", "THREADS"))
     a = p.parse_args()
     if a.play:
@@ -267,6 +303,11 @@ def main() -> int:
         os.environ["LLM_VS"] = folder
         for size in a.sizes:
             for form in a.forms:
+                if a.first:
+                    gguf_of(size, form, path := Path(folder) / f"{size}-{form}.gguf")
+                    print(json.dumps(first_token(size, form, path, a.rounds)), flush=True)
+                    path.unlink()
+                    continue
                 names = [
                     "ours",
                     *(["ours_int8"] if BITS[form] < 16 else []),

@@ -68,6 +68,8 @@ class Batch:
     `model` is as for `Decoder`. The numbers of tokens and the lengths are symbols."""
 
     def __init__(self, model, params, config, slots, kv="float32", **options):
+        if kv not in ("float32", "bfloat16"):
+            raise tw.UsageError(f"keys and values of several sequences are kept in float32 or bfloat16, not in {kv}")
         self.params, self.config, self.lengths = params, config, [0] * slots
         self.caches = [KeptTogether.empty(slots, config.kv_heads, config.context, config.head, kv) for _ in range(config.layers)]
 
@@ -113,6 +115,12 @@ class Sampling:
     top_k: int = 0
     top_p: float = 1.0
     seed: int = 0
+
+    def __post_init__(self):
+        if not (0 <= self.temperature < float("inf") and self.top_k >= 0 and 0 <= self.top_p <= 1):
+            raise tw.UsageError(
+                f"temperature {self.temperature:g}, top-k {self.top_k} and top-p {self.top_p:g}: none is below 0, and top-p at most 1"
+            )
 
 
 DRAWS = 256
@@ -272,6 +280,8 @@ def main(about, config_of, params_of, init, model, shapes):
 
 def _run(given, config_of, params_of, init, model, shapes):
     begin = time.perf_counter()
+    if given.context is not None and given.context < 1:
+        raise tw.UsageError(f"a context of {given.context} places: keep at least one")
     if given.random:
         config, file = replace(shapes[given.random], **({"context": given.context} if given.context else {})), None
         params = init(config, given.seed, packing(given.quant or "float32"))

@@ -267,6 +267,8 @@ def test_sequences_at_once_are_as_each_alone(case: str, tmp_path: Path) -> None:
     close(found[0], d.feed(IDS[2:20]))
     with pytest.raises(tw.UsageError, match="do not fit the context"):
         batch.feed({0: np.tile(IDS, 9)})
+    with pytest.raises(tw.UsageError, match="in float32 or bfloat16, not in int8"):
+        generate.Batch(module(said).model, d.params, d.config, 2, kv="int8")
 
 
 @pytest.mark.slow
@@ -284,6 +286,10 @@ def test_choosing() -> None:
     hot = np.exp(logits / 2)
     np.testing.assert_allclose(np.array(counts(temperature=2.0)) / 4000, hot / hot.sum(), atol=0.03)
     assert counts(temperature=1.0, seed=1) != counts(temperature=1.0) == counts(temperature=1.0)
+    assert counts(temperature=1.0, top_p=0.0) == counts(temperature=1e-300) == [0, 4000, 0, 0, 0]
+    for wrong in ({"temperature": -1.0}, {"temperature": np.nan}, {"top_k": -1}, {"top_p": 1.5}):
+        with pytest.raises(tw.UsageError, match="none is below 0, and top-p at most 1"):
+            generate.Sampling(**wrong)
     with pytest.raises(tw.UsageError, match="NaN or infinite"):
         generate.Chooser(generate.Sampling()).choose(logits * np.nan, 0)
 
