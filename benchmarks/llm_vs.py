@@ -270,7 +270,7 @@ def first_token(size: str, form: str, path: Path, rounds: int) -> dict[str, Any]
     return {"size": size, "form": form, "what": "first token"} | {k: round(v, 3) for k, v in row.items()}
 
 
-def recorded(sizes: list[str], forms: list[str], threads: list[int]) -> list[dict[str, Any]]:
+def recorded(sizes: list[str], forms: list[str], threads: list[int | None]) -> list[dict[str, Any]]:
     """The rows of this processor that are recorded and not measured now, with the date of each."""
     from tilewright.devices import get
 
@@ -279,7 +279,8 @@ def recorded(sizes: list[str], forms: list[str], threads: list[int]) -> list[dic
     if kept["device"].get("target") != get("cpu").fingerprint()["target"]:
         return []
     now = {(s, f, n) for s in sizes for f in forms for n in threads}
-    return [{"date": kept["date"], **r} for r in kept["rows"] if (r["size"], r["form"], r.get("threads", threads[0])) not in now]
+    counts = ((r, r.get("threads", None if "what" in r else threads[0])) for r in kept["rows"])
+    return [{"date": kept["date"], **r} for r, n in counts if (r["size"], r["form"], n) not in now]
 
 
 def main() -> int:
@@ -297,7 +298,7 @@ def main() -> int:
     if a.play:
         play(a.play[0], a.play[1], a.play[2], int(a.play[3]))
         return 0
-    for row in recorded(a.sizes, a.forms, a.threads) if a.add else ():
+    for row in recorded(a.sizes, a.forms, [None] if a.first else a.threads) if a.add else ():
         print(json.dumps(row), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LLM_VS"] = folder
