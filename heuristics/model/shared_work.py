@@ -14,8 +14,8 @@ from itertools import product
 from ...ir import index as ix
 from ...ir.body import Value
 from ...ir.buffer import Buffer, load_parts
-from ...ir.dtypes import index
-from ...ir.node import Node, axes_of, walk
+from ...ir.dtypes import bool_, index
+from ...ir.node import COMPARE, Node, axes_of, walk
 from ...opts.analysis.extremes import LEAST, MOST, best_order, by_bits, combine_of, covering, spelled_out
 from ...opts.analysis.numbered_places import anywhere, as_number, offsets
 from ...opts.analysis.structure import shifted_dimensions
@@ -99,7 +99,9 @@ def vectors_loaded(
     s: Scheduled, nest: Nest, regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int]
 ) -> dict[Node, int]:
     """For each load of an array that is read at several places, or under windows that are unrolled, and each read of a kept
-    value at shifted ones: how many vectors it loads that no read before it did. `lane`: the part that lanes run over, and their number."""
+    value at shifted ones: how many vectors it loads that no read before it did. For each condition of such a load: how often it is
+    computed; parts of a conjunction, which are the same for whole rows or columns of a window, count for nothing. `lane`: the part that
+    lanes run over, and their number."""
     out: dict[Node, int] = {}
     seen: dict[tuple[str, Residue], set[int]] = {}
     for name, found in _groups(s, nest).items():
@@ -110,7 +112,31 @@ def vectors_loaded(
             first = as_number(at)
             mine.update([first + k for k in offsets(tuple(as_number(by) for by, _ in steps), tuple(n for _, n in steps))])
             out[n] = len(mine) - before
+            conditions = _conditions(n)
+            parts = {x for c in conditions if c.op == "and" for x in c.src}
+            for c in conditions:
+                if c not in out:
+                    _, _, steps = _spread(s, _compared(c), regs, copies, lane)
+                    distinct = len(offsets(tuple(as_number(by) for by, _ in steps), tuple(n for _, n in steps)))
+                    out[c] = 0 if c.op == "and" and c in parts else distinct
     return out
+
+
+def _conditions(n: Node) -> list[Node]:
+    """What decides whether a load is done, and the parts of that."""
+    _, _, mask = load_parts(n) if n.op == "load" else (None, None, None)
+    return [] if mask is None else [c for c in walk(mask) if c.dtype is bool_]
+
+
+def _compared(condition: Node) -> tuple[Node, ...]:
+    """What varies of what a condition compares, each once."""
+    return tuple(dict.fromkeys(x for c in walk(condition) if c.op in COMPARE for x in c.src if axes_of(x)))
+
+
+def _of_place(s: Scheduled, indices: Sequence[Node], mask: Node) -> bool:
+    """Whether a condition compares only where its load is with constants: loads at one place have one condition then."""
+    own = {_place(s, [i])[0] for i in indices}
+    return all(_place(s, [x])[0] in own for x in _compared(mask)) and not any(x.op in ("load", "ref") for x in walk(mask))
 
 
 def places(
@@ -156,7 +182,7 @@ def _groups(s: Scheduled, nest: Nest) -> dict[str, list[tuple[Node, tuple[Node, 
     groups: dict[str, list[tuple[Node, tuple[Node, ...]]]] = {}
     for n in nest.loads:
         buffer, indices, mask = load_parts(n)
-        if (mask is None or holds_inside(s, nest, mask)) and buffer.name not in s.stages:
+        if (mask is None or holds_inside(s, nest, mask) or _of_place(s, indices, mask)) and buffer.name not in s.stages:
             groups.setdefault(buffer.name, []).append((n, indices))
     groups = {name: found for name, found in groups.items() if len(found) > 1 or slides(s, nest, found[0][1])}
     for n in nest.refs:

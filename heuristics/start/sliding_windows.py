@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from ...ir.buffer import Buffer
+from ...ir.index import upper
 from ...ir.node import Node
 from ...opts.access import AccessPattern, accesses
 from ...opts.analysis.extremes import combine_of
@@ -47,7 +49,7 @@ class Windows(StartRule):
             if slid is not None and not free:
                 yield from _of_signal(f, n, lane, slid)
             elif slid is not None and len(free) >= 2:
-                yield from _of_rows(f, n, lane, slid.buffer.name, free)
+                yield from _of_rows(f, n, lane, slid.buffer, free)
 
 
 def _of_signal(f: StartFacts, n: Nest, lane: Node, slid: AccessPattern) -> Iterator[Opts]:
@@ -70,11 +72,13 @@ def _of_signal(f: StartFacts, n: Nest, lane: Node, slid: AccessPattern) -> Itera
             yield (wide, *block, *steps)
 
 
-def _of_rows(f: StartFacts, n: Nest, lane: Node, buffer: str, free: list[Node]) -> Iterator[Opts]:
+def _of_rows(f: StartFacts, n: Nest, lane: Node, read: Buffer, free: list[Node]) -> Iterator[Opts]:
     """Windows over rows: the rows are staged for one row of results or for several, or read where they are."""
+    buffer, plane = read.name, read.dtype.size * math.prod(upper(d) for d in read.shape[-2:])
     steps = [opt("UNROLL", site_name(a), extent(a)) for a in n.reduce_axes[-1:] if 1 < extent(a) <= STEPS]
     outer = free[:1] if extent(free[0]) >= ITEMS else free[:-1]
     grid = [opt("PARALLEL", site_name(a)) for a in outer]
+    together = outer[-1] if plane <= f.target.l1 else free[-1]  # (of a larger plane only the rows that a few results need stay near)
     for vectors in (4, 2, 1):
         width = fit(extent(lane), vectors * f.lanes)
         if width > 1:
@@ -82,7 +86,7 @@ def _of_rows(f: StartFacts, n: Nest, lane: Node, buffer: str, free: list[Node]) 
             yield (wide, *steps, *grid, opt("STAGE", buffer, at=site_name(free[-1]), order="row"))
             # several rows of results share the rows they slide over
             copies = [opt("UPCAST", site_name(free[-1]), 4)] if vectors < 4 and waste(extent(free[-1]), 4) <= 0.25 else []
-            yield (wide, *copies, *steps, *grid, opt("STAGE", buffer, at=site_name(outer[-1]), order="row"))
+            yield (wide, *copies, *steps, *grid, opt("STAGE", buffer, at=site_name(together), order="row"))
             if copies:  # or read where they are
                 yield (wide, *copies, *steps, *grid[:1])
 
@@ -108,7 +112,7 @@ class UnrolledWindows(StartRule):
             yield lane, free, every
 
     def sample(self, f: StartFacts, where: tuple[Node, list[Node], list[Node]]) -> Iterable[Numbers]:
-        return ({"vectors": v, "copies": c} for v, c in ((2, 4), (1, 4), (4, 2), (1, 8)))
+        return ({"vectors": v, "copies": c} for v, c in ((2, 4), (1, 8), (1, 4), (4, 2)))
 
     def schedule(self, f: StartFacts, where: tuple[Node, list[Node], list[Node]], p: Mapping[str, int]) -> Opts:
         lane, free, every = where

@@ -14,7 +14,7 @@ from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel, KernelBuilder, OptError, float32, int64, sym, tanh
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
-from tilewright.opts import Opts, apply, dumps, opt
+from tilewright.opts import Opts, apply, dumps, opt, short
 
 WHERE = [
     ("znver5", "default", 2),
@@ -189,3 +189,24 @@ def test_a_narrow_matrix_that_the_first_cache_does_not_hold_is_read_where_it_lie
     n = targets.named(where).lanes(float32) + 3
     kernel = normalise(named_kernels.make("matmul", {"m": 21, "n": n, "k": 3001}))
     assert not any(o.op == "STAGE" for o in quick_starts(kernel, targets.named(where))[0])
+
+
+def depthwise(size: int, stride: int = 1) -> Kernel:
+    shape = {"n": 1, "c": 96, "h": size, "w": size, "oc": 96, "kh": 3, "kw": 3, "stride": stride, "pad": 1, "groups": 96}
+    return normalise(named_kernels.make("conv2d", shape))
+
+
+@pytest.mark.parametrize("size", [28, 14, 7])
+def test_windows_with_borders_are_spelled_out_where_rows_share_what_they_read(size: int) -> None:
+    """Reads of one place, and the conditions that it lies inside, are one for all rows of results that are in registers."""
+    kernel, target = depthwise(size), targets.named("cascadelake")
+    first = quick_starts(kernel, target)[0]
+    assert {o.on for o in first if o.op == "UNROLL"} == {"kh", "kw"} and all(o.op != "STAGE" for o in first), short(first)
+    rolled = tuple(o for o in first if o.on != "kh")
+    assert estimate(apply(kernel, first, target)) < estimate(apply(kernel, rolled, target))
+
+
+def test_of_planes_that_fill_the_first_cache_a_few_rows_are_staged() -> None:
+    target = targets.named("cascadelake")
+    staged = {size: [o.json[2]["at"] for o in quick_starts(depthwise(size, 2), target)[0] if o.op == "STAGE"] for size in (112, 56)}
+    assert staged == {112: ["oh"], 56: ["g"]}
