@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from ..tensor.capture.compiled_function import CompiledFunction, kernel_seconds
 from ..tensor.capture.graph_compiler import build_place, seconds_of_budget, tuned_within
 from ..tensor.capture.jit_options import JitOptions
-from ..tensor.capture.kernel_lookup import FoundKernel, looked_up_again
+from ..tensor.capture.kernel_lookup import CHOSEN, FoundKernel, looked_up_again
 from ..tensor.capture.whole_program import accepted, changes_of, choice_rows
 
 SHARE = 0.2
@@ -95,14 +95,16 @@ class Searched:
     tuned: Sequence[FoundKernel]
     options: JitOptions
 
-    def changes(self) -> Iterator[tuple[CompiledFunction, FoundKernel, FoundKernel]]:
-        """The kernels of all functions that had no schedule of their own or were searched for, and what the cache has for each now."""
+    def changes(self, refused: bool = False) -> Iterator[tuple[CompiledFunction, FoundKernel, FoundKernel]]:
+        """The kernels of all functions that had no schedule of their own or were searched for, and what the cache has for each now. `refused`: also
+        those whose answers the model refused before, with that answer: it may have been noise."""
         place = build_place("cpu", self.options)
         tuned = {k.key for k in self.tuned}
         for f in self.functions:
             for k in f.kernels:
-                if (not k.exact or k.key in tuned) and k.kernel is not None:
-                    yield f, k, looked_up_again(k, "cpu", place, f.program)
+                again = refused and k.origin == CHOSEN
+                if (again or not k.exact or k.key in tuned) and k.kernel is not None:
+                    yield f, k, looked_up_again(k, "cpu", place, "" if again else f.program)
 
 
 def search(functions: Iterable[CompiledFunction], options: JitOptions, watcher: TuningWatcher | None) -> Searched:
@@ -122,9 +124,9 @@ def search(functions: Iterable[CompiledFunction], options: JitOptions, watcher: 
 
 
 def accept(searched: Sequence[Searched], call: Callable[[], float], watcher: TuningWatcher | None) -> TunedModel:
-    """Compare the model with each new schedule and without it, let its functions run those that help, and let the cache remember which. `call`:
+    """Compare the model with each new schedule, and each that it refused before, and without it, let its functions run those that help, and let the cache remember which. `call`:
     seconds of a call of the model."""
-    changes = changes_of(c for s in searched for c in s.changes())
+    changes = changes_of(c for s in searched for c in s.changes(refused=True))
     seconds = SHARE * sum(seconds_of_budget(s.options) for s in searched)
     if watcher is not None:
         watcher.compares(len(changes), seconds)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import tilewright as tw
 from tilewright import Tensor, cache
+from tilewright.bridges.model_tuning import Searched, accept
 from tilewright.cache import CacheWarning, Row
 from tilewright.cache.program_choices import ProgramChoice, choice, row_of
 from tilewright.cli import main
@@ -101,6 +103,23 @@ def test_the_newest_choice_counts(store: cache.Cache, monkeypatch: pytest.Monkey
     found = choice(store, program, key)
     assert found is not None and found.kept
     assert choice(store, "another program", key) is None
+
+
+def test_what_a_model_refused_is_judged_again_when_it_is_tuned_again(store: cache.Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = tw.jit(function)
+    start = called(first, monkeypatch)
+    store.record(measured(start, "[]", 1e-6))
+    chosen(store, first, start, start.text, "[]")
+    for whole, origin in ((1.1, "program"), (0.9, "exact")):  # of the time without it: refused again, then kept
+        f = tw.jit(function, tune="list")
+        assert called(f, monkeypatch).origin == "program"
+        (program,) = f.programs
+        before = program.sequence
+        seconds = lambda p=program, b=before, w=whole: 0.01 if p.sequence is b else 0.01 * w  # noqa: E731
+        options: Any = SimpleNamespace(threads=None, cache=None, budget="1s")
+        found = accept([Searched([program], {}, [], options)], seconds, None)
+        assert len(found.winners) == 1
+        assert called(tw.jit(function), monkeypatch).origin == origin
 
 
 def test_choices_travel_in_bundles(store: cache.Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
