@@ -127,10 +127,10 @@ class Regions:
         if n.op != "view" or symbolic(n.shape) or any(m.op == "view" and m.arg.bijective for m in self.graph.readers[id(n)]):
             return False
         by = n.arg
-        while by.mask is None and n.src[0].op == "view" and not self.is_stored(n.src[0]):
+        while by.mask is None and n.src[0].op == "view" and not self.is_stored(n.src[0]) and maps.composable(by, n.src[0].arg):
             n = n.src[0]
             by = maps.compose(by, n.arg)
-        if by.mask is not None or by.lies or prod(by.source) != prod(by.shape):
+        if by.mask is not None or by.lies or symbolic(by.source) or prod(by.source) != prod(by.shape):
             return False
         ends = {i: u for i, u in uses.items() if u.region.head is not None and not u.region.folded and is_contraction(u.region.head)}
         short = [
