@@ -83,7 +83,7 @@ def test_builders_have_the_cores_that_the_runner_leaves(monkeypatch: pytest.Monk
     class Pool:
         group = 0
 
-        def __init__(self, setup: object, count: int, deadline_s: float) -> None:
+        def __init__(self, setup: object, count: int, deadline_s: float, free: int) -> None:
             started.append(count)
 
         def close(self) -> None:

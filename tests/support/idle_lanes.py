@@ -135,12 +135,16 @@ def _unfused(block: Block, fresh: Iterator[int]) -> None:
 
 def built(source: Source) -> Code:
     """A source as LLVM, or the C compiler, makes code of it here."""
-    names = tuple(
-        entry(source.signature, i) if source.lang == "c" else source.signature.entry(i) for i in range(len(source.signature.items))
-    )
+    names = _entries(source)
     if source.lang == "c":
         return Code([cc.compile_c(source.text, source.target, cc.find())], names)
     return Code([compile_text(source.text, source.target, native=True)], names)
+
+
+def _entries(source: Source) -> tuple[str, ...]:
+    """The names of the functions of its phases."""
+    name = entry if source.lang == "c" else type(source.signature).entry
+    return tuple(name(source.signature, i) for i in range(len(source.signature.items)))
 
 
 def called(code: Code, name: str, x: Any, y: Any) -> Any:
@@ -156,7 +160,7 @@ def called(code: Code, name: str, x: Any, y: Any) -> Any:
 def run_native(code: Code, source: Source, arrays: Sequence[Any], vars: Sequence[int] = ()) -> None:
     """Run every phase on arrays between guard pages."""
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    given, names = dict(zip(source.signature.symbols, vars, strict=True)), [*code._addresses]
+    given, names = dict(zip(source.signature.symbols, vars, strict=True)), _entries(source)
     work, scratch = (guarded.array(np.zeros(size, np.uint8), 64) for size in (source.signature.work, source.signature.scratch))
     syms = np.array([*given.values(), 0], np.int64)
     with guarded.copies(arrays) as inside:
