@@ -123,6 +123,9 @@ def tune_all(
         overall.done.append(done)
         told(done, overall)
 
+    def bounded(entry: Entry) -> bool:  # more is not searched than was asked for
+        return trials is not None or entry.trials is not None or entry.budget is not None
+
     strategy = strategies.check(strategy) if strategy is not None else None
     cache.will_write = True
     try:
@@ -134,7 +137,7 @@ def tune_all(
                     conclude(i, Done(entry, ELSEWHERE, message=where))
                 elif not again and (found := _cached(entry, where[0], where[1], cache)) is not None:
                     conclude(i, found)
-                    if further and trials is None and found.result is not None:
+                    if further and not bounded(entry) and found.result is not None:
                         earlier[len(todo)] = found.result.minute
                         todo.append((i, entry, *where))
                 else:
@@ -151,7 +154,7 @@ def tune_all(
                 share = _share(entry, given, trials, until)
                 done = _tune(entry, device, threads, cache, share, trials, again or more, strategy, until, show, overall)
                 overall.busy = False
-                spending.minute[n] = done.result.minute if done.result is not None and entry.budget is None and trials is None else None
+                spending.minute[n] = None if done.result is None or bounded(entry) else done.result.minute
                 if not more:
                     conclude(i, done)
                 elif done.status == TUNED:

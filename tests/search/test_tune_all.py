@@ -123,6 +123,13 @@ def test_what_is_cached_goes_on_where_that_pays(tmp_path: Path, store: Cache, sc
         assert not script.calls, limits
 
 
+def test_an_entry_that_is_given_trials_does_not_go_on(tmp_path: Path, store: Cache, script: Script) -> None:
+    script.takes, script.known, script.minute = {1: 1.0, 2: 1.0}, {2}, {2: 1.0}
+    script.fate[1] = make(Job("matmul", {"k": 1}, "float32", "cpu", 1, "portfolio"), t_min=1e-3, n=1, minute=1.0)
+    go(manifest(tmp_path, 2, "trials = 3\n"), store, script, seconds=200, further=True)
+    assert [n for n, _ in script.calls] == [1]
+
+
 def test_an_entry_may_have_a_limit_and_its_own_way(tmp_path: Path, store: Cache, script: Script) -> None:
     m = manifest(
         tmp_path,
