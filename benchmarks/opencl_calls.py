@@ -58,7 +58,7 @@ def main() -> None:
     queue = cl.CommandQueue(OpenClDevice(args.device).open().context)
     device = on(queue)
     for n in (8, 256):
-        print(json.dumps({"device": queue.device.name, "n": n, "calls_a_second": calls(queue, device, n)}), flush=True)
+        print(json.dumps({"driver_device": queue.device.name, "n": n, "calls_a_second": calls(queue, device, n)}), flush=True)
 
 
 if __name__ == "__main__":
