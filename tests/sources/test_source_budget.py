@@ -29,12 +29,12 @@ def tuned(saxpy: Path, budget: float, **more: Any) -> Any:
 
 
 def in_time(saxpy: Path, **more: Any) -> Any:
-    """A search of 5 s, where the machine is not so busy that the reference takes them all."""
+    """A search of 5 s, or of 20 where a busy machine takes them all for the reference."""
     try:
         return tuned(saxpy, 5.0, **more)
     except (UsageError, OutOfTimeError) as e:
         assert re.search(f"the reference .* did not end within|{BUSY}", str(e))
-        pytest.skip("this machine is too busy")
+    return tuned(saxpy, 20.0, **more)
 
 
 def test_a_reference_that_never_returns(saxpy: Path) -> None:
