@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..ir import index as ix
@@ -30,9 +31,10 @@ from .storage import Array, Assignment, Registers
 
 
 def lanes_of(low: Lowering, nest: Nest, extra: Sequence[Node] = ()) -> Vectors:
-    """The register parts and the lanes of a nest; `extra`: further expressions that are evaluated in it."""
+    """The register parts of a nest that are not open as loops, and its lanes; `extra`: further expressions that are evaluated in it."""
     if any(n is nest for n in low.sched.nests):
-        return low.sched.lanes(nest)
+        found = low.sched.lanes(nest)
+        return replace(found, regs=[p for p in found.regs if p.name not in low.scope.opened])
 
     def held(name: str) -> Sequence[int | Node] | Part | None:
         found = low.storage.values.get(name)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import groupby
+from math import prod
 
 from ...ir import index as ix
 from ...ir.body import identity
 from ...ir.buffer import load_parts
 from ...ir.dtypes import DType, bool_, index
-from ...ir.node import Node, axes_of, const, walk
+from ...ir.node import FUNCTIONS, PAIRED, Node, axes_of, const, walk
 from ...ir.skipped_tiles import conjuncts
 from ...opts.access import stride
 from ...opts.analysis.interior import interior
 from ...opts.analysis.ragged import keeps_old
 from ...opts.analysis.write_order import in_vectors, scatter_ordered
+from ...opts.axis_plan import Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...program.ops import PAGE
@@ -25,7 +27,7 @@ from ..access.memory_access import write_all
 from ..expr import NestEval
 from ..lowering import Lowering
 from ..part_index import as_node, over_parts
-from ..storage import Assignment
+from ..storage import Assignment, Registers
 from .fast_path import with_fast_path
 from .nest_loops import through
 from .output_storage import prepare_fills
@@ -225,6 +227,11 @@ def _loops(low: Lowering, n: Nest) -> None:
     has fewer rows to clear: a row's mask is a branch around its loops."""
     assert n.store is not None
     loops = low.remaining(n)
+    copies = _rolled(low, n)
+    if copies:
+        with _kept_in_memory(low, n, copies):
+            through(low, [*loops, *copies], lambda: store_point(low, n))
+        return
     if n.mask is None or (n.store.own is None and n.kind != "init"):
         through(low, loops, lambda: store_point(low, n))
         return
@@ -239,6 +246,62 @@ def _loops(low: Lowering, n: Nest) -> None:
         through(low, loops, lambda: store_point(low, n))
     else:
         through(low, loops[:outer], point)
+
+
+# copies in a loop -----------------------------------------------------------------------------------------------------
+# An elementary function is tens of instructions. Written out for each of the 24 vectors of a register tile, the functions
+# of an epilogue are most of a kernel's code: it is compiled for longer, and does not stay in the processor's cache of
+# decoded instructions. The tile goes to scratch then, and a loop over its rows has the code of one.
+
+
+VECTORS = 8
+"""Vectors that functions are computed of in one step of such a loop, where there are more than twice as many."""
+
+
+def _rolled(low: Lowering, n: Nest) -> list[Part]:
+    """The register copies of a store that become loops, outer to inner."""
+    assert n.store is not None
+    if low.sched.target.kind != "cpu" or n.kind != "store" or n.store.combine or n.mask is not None or n.fills:
+        return []
+    vectors, shape = low.sched.lanes(n), n.store.buffer.shape
+    costly = sum(e.op in FUNCTIONS | PAIRED for e in walk(n.expr)) * prod(p.trips for p in vectors.regs) // vectors.width
+    # (blocks that are turned in registers need all of their rows)
+    if costly <= 2 * VECTORS or vectors.lane is None or stride(low.sched, n, "", n.indices, shape, vectors.lane) != 1:
+        return []
+    if not all(_storable(r, v, vectors) for r, v in _in_registers(low, n)):
+        return []
+    found: list[Part] = []
+    for p in vectors.regs:
+        if p is not vectors.lane and costly > VECTORS:
+            found.append(p)
+            costly //= p.trips
+    return found
+
+
+def _in_registers(low: Lowering, n: Nest) -> list[tuple[Node, Registers]]:
+    return [(r, v) for r in dict.fromkeys(n.refs) if isinstance(v := low.storage.values.get(r.arg), Registers)]
+
+
+def _storable(r: Node, v: Registers, vectors: Vectors) -> bool:
+    """Whether a value in registers can go to memory as it is, in the vectors in which it is read."""
+    along = v.lane is vectors.lane and v.width == vectors.width
+    return along and v.again is None and not v.supposed and all(x.dtype is r.dtype for x in v.vals.values())
+
+
+@contextmanager
+def _kept_in_memory(low: Lowering, n: Nest, copies: Sequence[Part]) -> Iterator[None]:
+    """Inside, the values in registers that a store reads along some copies are in arrays."""
+    before = dict(low.storage.values)
+    for r, v in _in_registers(low, n):
+        if any(p in v.regs for p in copies):
+            value = low.ctx.kernel.values[r.arg]
+            array = low.array(value, r.src)
+            ev = NestEval(low, n)
+            for key, x in v.vals.items():
+                ev.write(array.mem, array.address(low.point(array)), dict(key), x)
+            low.storage.values[r.arg] = array
+    yield
+    low.storage.values = before
 
 
 def store_point(low: Lowering, n: Nest, mine: bool = False, in_step: bool = False) -> None:

@@ -18,7 +18,7 @@ from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
 from tilewright.interp import run
 from tilewright.interp import run as interpret
-from tilewright.ir import Kernel, KernelBuilder, Node, OptError, bfloat16, cast, clip, exp, float16, float32, int32, maximum, where
+from tilewright.ir import Kernel, KernelBuilder, Node, OptError, bfloat16, cast, clip, exp, float16, float32, int32, maximum, sym, where
 from tilewright.ir.dtypes import DType
 from tilewright.ir.errors import InternalError
 from tilewright.lower import lower
@@ -662,3 +662,46 @@ def test_results_are_rounded_where_they_are_written(dtype: str, combine: str, ma
     check_twin(kernel, parse(opts), named("avx2"))
     check_floats(kernel, parse(opts), named("avx2"))
     check_compiled(kernel, parse(opts))
+
+
+# copies in a loop -----------------------------------------------------------------------------------------------------
+
+
+def product(m: Any, n: Any, dtype: DType = float32, turned: bool = False, two: bool = False) -> Kernel:
+    """exp of a product and a bias, stored as rows or as columns; `two`: the product itself as well."""
+    kb = KernelBuilder("product")
+    i, j, k = kb.axis("m", m), kb.axis("n", n), kb.axis("k", 7)
+    a, b, bias = kb.input("a", (m, 7), dtype), kb.input("b", (7, n), dtype), kb.input("bias", (n,), dtype)
+    c = kb.sum("c", (i, j), k, a[i, k] * b[k, j])[i, j]
+    place, shape = ((j, i), (n, m)) if turned else ((i, j), (m, n))
+    kb.store("y", dtype, shape, place, cast(exp(c + bias[j]), dtype))
+    if two:
+        kb.store("z", dtype, shape, place, cast(c, dtype))
+    return kb.build()
+
+
+def functions(kernel: Kernel, opts: str, level: str = "znver4") -> int:
+    """How many vectors of exp a program has in its text."""
+    program = lower(apply(kernel, parse(opts), targets.named(level)), expand=False)
+    return sum(isinstance(s, Instr) and s.op == "exp" for p in program.phases for s in statements(p.body))
+
+
+def test_functions_of_many_accumulators_are_written_once_a_row() -> None:
+    kernel = product(24, 64)
+    assert functions(kernel, "Um6 Un64") == 4
+    assert functions(kernel, "Um4 Un64") == 16  # (as many as are written out)
+    assert functions(product(24, 64, turned=True), "Um6 Un64") > 16  # (rows that are turned in registers stay side by side)
+    assert functions(kernel, "Um6 Un64", "sm_90a") > 16  # (a thread's registers have no numbers)
+
+
+@pytest.mark.parametrize("m,n", [(24, 128), (23, 127), (6, 113), (sym("m", 1, 40), 125), (17, sym("n", 1, 300))])
+@pytest.mark.parametrize("level", ["x86-64-v2", "avx2", "znver4"])
+@pytest.mark.parametrize("dtype", [float32, bfloat16])
+@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.covering
+def test_rows_in_a_loop_are_right(m: Any, n: Any, level: str, dtype: DType, two: bool) -> None:
+    kernel, numbers = product(m, n, dtype, two=two), {"m": 17, "n": 203}
+    opts = parse("Um6 Un64 Pm")
+    sizes = {name: numbers[name] for name, size in (("m", m), ("n", n)) if isinstance(size, Node)}
+    check_twin(kernel, opts, targets.named(level), sizes)
+    check_compiled(kernel, opts, targets.named(level), sizes)
