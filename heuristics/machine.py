@@ -157,6 +157,8 @@ class Core:
     """Instructions a cycle that are reached in practice."""
     ports: float = 2.0
     """Vector operations that begin in a cycle."""
+    whole: int = 64
+    """Bytes of the longest vectors that are loaded, added to sums or shuffled at once; longer ones are in pieces of so many."""
     load_ports: float = 2.0
     """Vectors loaded in a cycle."""
     store_ports: float = 1.0
@@ -456,8 +458,13 @@ ZEN3 = replace(
 """Zen 3, which divides and takes roots twice as fast as that Xeon (`benchmarks/calibrate.py`): 61 GB/s from the last cache.
 Sums down strips of 64 bytes of 3 MB take 83 us there, where whole rows take 67; of 8 MB 230 and 170; and in memory a jump between pieces of 64 bytes takes 9 ns, between pieces of 256 15 (all measured)."""
 
-ZEN4 = replace(ZEN, core=Core(issue=4.0, spill_carried=1.0), jumps=replace(ZEN.jumps, asked=150.0))
-"""Zen 4, where requests for the rows that come next (CACHE with prefetch) are short streams too: 50 ns for each (measured on sums of rows of 4 KiB, two rows
+ZEN4 = replace(
+    ZEN,
+    core=Core(issue=4.0, spill_carried=1.0, whole=32),
+    jumps=replace(ZEN.jumps, asked=150.0, shared=2.0, translations=3072),
+)
+"""Zen 4, which multiplies and adds, or loads, one vector of 64 bytes a cycle, or two of 32 (AMD's manual). Lines of 2032 rows, each in another
+page of the last cache, come in 3 cycles each there, as those of long rows do (measured), and 3072 translations are kept. Requests for the rows that come next (CACHE with prefetch) are short streams too: 50 ns for each (measured on sums of rows of 4 KiB, two rows
 at once; one row at a time comes at 45 GB/s). It takes six instructions a cycle, where that Xeon takes four; and what is stored on the stack
 is there for the next load by its address's registers, without a wait for the cache."""
 

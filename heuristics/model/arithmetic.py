@@ -104,7 +104,7 @@ def compute_cycles(s: Scheduled, nest: Nest, machine: MachineModel) -> float:
     known = set(evaluated(s, nest, [*nest.evaluated])) if len(group) > 1 else set()
     for other in group[1:]:
         more = _work(_body(s, other, machine), known)
-        work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency)
+        work = BodyWork(work.arith + more.arith, work.loads + more.loads, work.latency, work.shuffles + more.shuffles)
         known |= set(evaluated(s, other, [*other.evaluated]))
     if nest.kind == "reduce":
         done = [stored(_body(s, n, machine)) for n in group if n.store is not None]
@@ -134,7 +134,7 @@ def _body(s: Scheduled, nest: Nest, machine: MachineModel) -> Body:
 def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
     """The instructions of a body but for a reduction's accumulating ones and stores, and for nodes that are `known` already."""
     s, nest, core = body.scheduled, body.nest, body.core
-    arith = loads = 0.0
+    arith = loads = shuffles = 0.0
     latency: float = core.latency
     roots = [*nest.evaluated]
     if body.dot is not None:
@@ -157,7 +157,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
             loads += k / core.neighbours if n.op == "load" else 0.0  # two vectors by one load, and nothing is widened
         elif n.op == "load":
             more_arith, more_loads = load_work(body, n, k, loads)
-            arith, loads = arith + more_arith, more_loads
+            arith, loads, shuffles = arith + more_arith, more_loads, shuffles + more_arith
         elif n.op == "ref":  # (data says which element)
             loads += k * (body.width * core.gathered if placed_by_data(body, n) else 1.0)
         elif (slow := slow_work(n, s.target, core)) is not None:
@@ -168,7 +168,7 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
             arith += k
         elif n.dtype.is_int and not (twos or fours):
             arith += k * core.whole_product * (core.wide_product if s.target.vector_bytes > core.shared_product else 1)
-    return BodyWork(arith, loads, latency)
+    return BodyWork(arith, loads, latency, shuffles)
 
 
 def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequence[StoreWork]) -> float:
@@ -181,13 +181,14 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     partial = [p for p in body.parts("upcast") if p.axis in nest.reduce_axes]
     accs, unroll = together * body.count([*space, *partial]), body.count(body.parts("unroll"))
     steps = accs * unroll
+    sums = steps + work.shuffles if dot is None else 0.0
     arith += steps if dot is None else steps * core.ports / dot.row.rate
     compared, flags = extreme_work(s, core, group, steps // together, body.count(space))
     windows = [window_work(s, n, body.regs, body.copies, (lane, body.width)) for n in group] if dot is None else [None]
     if None in windows:
         arith += compared
     else:
-        arith, flags, unroll = arith - steps + sum(w for w in windows if w is not None), 0, 1
+        arith, flags, unroll, sums = arith - steps + sum(w for w in windows if w is not None), 0, 1, 0.0
     loops = s.loops(nest)
     inner = [p for p in loops if p.axis in nest.reduce_axes or p.kind == "fold"]
     last_spatial = max((i for i, p in enumerate(loops) if p.axis in nest.axes), default=-1)
@@ -201,7 +202,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     sight = max(1.0, core.window / max(1.0, (arith + work.loads) * trips(rest) * ragged_share(s, nest)))
     chain = work.latency * unroll / sight
     issued = arith + work.loads - _broadcast(body, steps) + stores + core.overhead
-    busy = max(arith / core.ports, work.loads / core.load_ports, stores, chain, issued / core.issue)
+    busy = max(arith / core.ports, sums * body.pieces / core.ports, work.loads / core.load_ports, stores, chain, issued / core.issue)
     plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory
     cycles = busy + (0.0 if plain else _spilled(body, space, accs + flags, unroll) * unroll)
     cycles += (core.branch if cycles < core.short or stored else 0.0) + unroll * unforeseen(s, nest, core)

@@ -466,7 +466,7 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
 def _counted_as(cpu: str) -> MachineModel:
     """The machine of a processor: most instructions are counted from options as a Xeon takes them."""
     mine = machine_of(cpu)
-    core = replace(DEFAULT.core, div=mine.core.div, sqrt=mine.core.sqrt)
+    core = replace(DEFAULT.core, div=mine.core.div, sqrt=mine.core.sqrt, whole=mine.core.whole)
     return replace(DEFAULT, core=core, caches=mine.caches, jumps=mine.jumps)
 
 

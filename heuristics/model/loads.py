@@ -64,7 +64,7 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
     # copies held inside an extent have an address each: if there are more than registers for them, they are computed again
     k *= core.recomputed if _apart(body, indices) > core.addresses else 1
-    each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else 1.0
+    each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else body.pieces if stride else 1.0
     masked = mask is not None and buffer.name not in s.stages
     branches = s.target.kind == "cpu" and not s.target.gathers and mask is not None and any(m.op == "load" for m in walk(mask))
     mask_cost = core.masked_vector if lane is not None else core.masked_scalar

@@ -38,6 +38,13 @@ class Body:
         """What instructions cost."""
         return self.machine.core
 
+    @property
+    def pieces(self) -> float:
+        """Turns that a vector of a sum of products takes of the units that load, multiply and shuffle."""
+        e = self.nest.expr
+        products = self.lane is not None and self.nest.kind == "reduce" and e.op == "mul" and e.src[0] is not e.src[1]
+        return max(1.0, self.scheduled.target.vector_bytes / self.core.whole) if products else 1.0
+
     def times(self, node: Node) -> int:
         """How often `node` is computed: once for each assignment of the register parts it varies with."""
         axes = axes_of(node)
@@ -58,11 +65,12 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class BodyWork:
-    """Instructions of a body."""
+    """Instructions of a body. `shuffles`: those of the arithmetic that put what was loaded into its lanes."""
 
     arith: float
     loads: float
     latency: float
+    shuffles: float
 
 
 def trips(parts: Iterable[Part]) -> float:

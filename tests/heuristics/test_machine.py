@@ -13,7 +13,8 @@ from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, machine, starts
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.ir.errors import UsageError
-from tilewright.opts import apply
+from tilewright.ir.normal_form import normalise
+from tilewright.opts import apply, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -99,3 +100,16 @@ def test_fields_are_used(kernel: str, part: str, field: str) -> None:
     changed = replace(DEFAULT, **{part: replace(getattr(DEFAULT, part), **{field: old * 4})})
     found = [apply(made, o, target) for o in starts(made, target, 1)]
     assert any(estimate(s, machine=changed) != estimate(s) for s in found)
+
+
+def test_zen_4_multiplies_long_vectors_in_halves() -> None:
+    """So a product that keeps its sums in registers is as fast as arithmetic there, and one that comes back to sums in memory is slower; at
+    32 bytes nothing is in halves."""
+    kernel = normalise(named_kernels.make("matmul", {"m": 8, "n": 512, "k": 512}))
+
+    def faster(name: str) -> float:
+        seconds = [estimate(apply(kernel, parse(o), targets.named(name))) for o in ("Um4 Un64 Rk16 Mk<m Mn<m", "Um8 Un32 Pn Rk2")]
+        return seconds[0] / seconds[1]
+
+    assert faster("znver4") > 1.05 > 0.95 > faster("sapphirerapids")
+    assert machine.ZEN4.core.whole == targets.named("znver3").vector_bytes
