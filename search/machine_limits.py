@@ -40,6 +40,9 @@ BACKGROUND = 15
 """Processes that are so nice measure no limits."""
 LONGEST_S = 60.0
 """Seconds that it may take on a machine that is very busy."""
+_FAILED: set[str] = set()
+"""Devices whose limits could not be measured in this process. A machine that is too busy once is asked no more: of each of many searches
+it would take half of the budget."""
 
 
 def part_of(budget_s: float | None) -> float:
@@ -77,8 +80,9 @@ def measured(device: Device, seconds: float = USUAL_S, limit_s: float = LONGEST_
 
 def know_limits(device: Device, budget_s: float | None, begin: Callable[[], None]) -> None:
     """Measure the limits of a device where that never happened, in a part of a budget: without them a result has no share of the
-    roofline, and the model ranks by guesses. `begin` is called before. A search works without them, so trouble is a warning."""
-    if device.limits() is not None or type(device).limits is base.Device.limits:
+    roofline, and the model ranks by guesses. `begin` is called before. A search works without them, so trouble is a warning, and is not
+    looked for again."""
+    if device.limits() is not None or type(device).limits is base.Device.limits or device.name in _FAILED:
         return
     if os.nice(0) >= BACKGROUND:
         return  # it would measure what others leave
@@ -86,6 +90,7 @@ def know_limits(device: Device, budget_s: float | None, begin: Callable[[], None
     try:
         measured(device, part_of(budget_s), longest_of(budget_s))
     except DeviceError as error:
+        _FAILED.add(device.name)
         warnings.warn(str(error), stacklevel=3)
 
 

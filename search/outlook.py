@@ -76,7 +76,7 @@ SLICE_S = 15.0
 
 class Spending:
     """A budget that many searches share: an iterator of (number, seconds, whether it was searched before). Each search has its turn, with seconds by
-    its weight of what is left; then those for which weight times expected gain is largest have more, until all are on a plateau. `minute[n]`:
+    its weight of what is left, or what is known to be needed; then those for which weight times expected gain is largest have more, until all are on a plateau. `minute[n]`:
     what another minute is expected to gain search n, which whoever searches says; None where it needs no more."""
 
     def __init__(
@@ -86,6 +86,12 @@ class Spending:
         `earlier`: what another minute is expected to gain those that were searched before: their first turn was then."""
         self.weights, self.left, self.earlier = list(weights), left, earlier or {}
         self.minute: list[float | None] = [self.earlier.get(n) for n in range(len(self.weights))]
+        self._least = 0.0
+
+    def failed(self, number: int, seconds: float) -> None:
+        """A turn of so many seconds ended before anything was measured, on a slow or busy machine: the next ones have twice as many, and
+        the last ones none, rather than all of them too few."""
+        self.minute[number], self._least = None, max(self._least, 2 * seconds)
 
     def __iter__(self) -> Iterator[tuple[int, float | None, bool]]:
         total, first = self.left(), [n for n in range(len(self.weights)) if n not in self.earlier]
@@ -97,7 +103,8 @@ class Spending:
         for i, n in enumerate(first):
             rest = sum(self.weights[m] for m in first[i:]) + others
             share = self.weights[n] / rest if rest else 1 / (len(first) - i)
-            yield n, max(0.0, (self.left() or 0.0) - kept) * share, False
+            left = max(0.0, (self.left() or 0.0) - kept)
+            yield n, min(left, max(left * share, self._least)), False
         while (left := self.left() or 0.0) >= SLICE_S and (worth := self.worth(left)):
             yield max(worth, key=worth.__getitem__), min(left, max(SLICE_S, left / 4)), True
 

@@ -11,7 +11,8 @@ import time
 import warnings
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...cache.objective_types import TIME
@@ -135,7 +136,7 @@ def keep_lock(found: Manifest) -> None:
 
 def probe(found: Manifest, out: Console, quiet: bool, seconds: float | None) -> None:
     """Measure the limits of the devices of this machine that the manifest names, where that never happened, in a part of the budget."""
-    from ...search.machine_limits import longest_of, measured, part_of
+    from ...search.machine_limits import know_limits
     from ...search.manifest.tune_all import here
 
     for place in found.places:
@@ -143,13 +144,9 @@ def probe(found: Manifest, out: Console, quiet: bool, seconds: float | None) -> 
             device, _ = here(place)
         except DeviceError:
             continue
-        if device.limits() is None:
-            if not quiet:
-                out.print(f"measuring the limits of {place.device}, once", soft_wrap=soft_wrapped(out))
-            try:
-                measured(device, part_of(seconds), longest_of(seconds))
-            except DeviceError as error:  # a search works without them
-                warnings.warn(str(error), stacklevel=2)
+        said = f"measuring the limits of {place.device}, once"
+        begin: Callable[[], None] = (lambda: None) if quiet else partial(out.print, said, soft_wrap=soft_wrapped(out))
+        know_limits(device, seconds, begin)
 
 
 def line(done: Done) -> str:

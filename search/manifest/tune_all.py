@@ -155,6 +155,8 @@ def tune_all(
                 done = _tune(entry, device, threads, cache, share, trials, again or more, strategy, until, show, overall)
                 overall.busy = False
                 spending.minute[n] = None if done.result is None or bounded(entry) else done.result.minute
+                if given is not None and done.result is None and done.message.startswith(SPENT):
+                    spending.failed(n, given)
                 if not more:
                     conclude(i, done)
                 elif done.status == TUNED:

@@ -123,8 +123,8 @@ def tuned_within(
                 budget=max(LEAST_S, seconds),
                 retune=more,
             )
-        except OutOfTimeError:  # a busy machine: the next kernel may be a smaller one
-            spending.minute[number] = None
+        except OutOfTimeError:  # a busy machine: the next kernel has more, and may be a smaller one
+            spending.failed(number, seconds)
             continue
         spending.minute[number] = found.minute
         done[number] = k

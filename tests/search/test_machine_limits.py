@@ -108,6 +108,23 @@ def test_a_whole_search_and_old_rows_show_sane_shares(slow_limits: Any, tmp_path
         assert roofline_s(fine, best.t_min or 1.0) == fine.roofline_s
 
 
+def test_a_machine_that_was_too_busy_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def busy(device: Any, seconds: float, limit_s: float) -> Any:
+        asked.append(limit_s)
+        raise DeviceError("the limits of cpu could not be measured")
+
+    cpu = devices.get("cpu")
+    monkeypatch.setattr(type(cpu), "limits", lambda self: None)
+    monkeypatch.setattr(machine_limits, "measured", busy)
+    monkeypatch.setattr(machine_limits, "_FAILED", set())
+    with pytest.warns(UserWarning, match="could not be measured"):
+        machine_limits.know_limits(cpu, 8.0, lambda: None)
+    machine_limits.know_limits(cpu, 8.0, lambda: pytest.fail("asked again"))
+    assert asked == [4.0]
+
+
 def test_limits_say_how_far_they_may_be_off() -> None:
     one = kept.Rates(*[1.0] * 7)
     wide = kept.Limits("2026-01-01", {1: one}, {"read": 0.4, "peak_f32": 0.001, "peak_f64": 0.001})
