@@ -347,12 +347,17 @@ def signbit(x: TensorNode, /) -> TensorNode:
 
 def hypot(x1: Operand, x2: Operand, /) -> TensorNode:
     """√(x1² + x2²), without overflow on the way."""
-    x, y = (abs(n) for n in floats("hypot", x1, x2))
+    a, b = floats("hypot", x1, x2)
+    x, y = abs(a), abs(b)
     large, small = elementwise("max", x, y), elementwise("min", x, y)
     ratio = choose(large.eq(0), 0.0, small / large)
     out = large * sqrt(1.0 + ratio * ratio)
     infinite = x.eq(float("inf")) | y.eq(float("inf"))
-    return choose(infinite, float("inf"), out)
+    return with_gradient(choose(infinite, float("inf"), out), (a, b), _hypot_gradient)
+
+
+def _hypot_gradient(dy: TensorNode, y: TensorNode, a: TensorNode, b: TensorNode) -> tuple[TensorNode, TensorNode]:
+    return dy * (a / y), dy * (b / y)
 
 
 # exponentials and powers ------------------------------------------------------------------------------------------
@@ -378,7 +383,21 @@ def logaddexp(x1: Operand, x2: Operand, /) -> TensorNode:
     away = -abs(x - y)
     out = large + log1p(exp(away))
     same = x.eq(y) & abs(x).eq(float("inf"))
-    return choose(same, x, out)
+    return with_gradient(choose(same, x, out), (x, y), _logaddexp_gradient)
+
+
+def _logaddexp_gradient(dy: TensorNode, z: TensorNode, x: TensorNode, y: TensorNode) -> tuple[TensorNode, TensorNode]:
+    return dy * sigmoid(x - y), dy * sigmoid(y - x)
+
+
+def sigmoid(x: TensorNode, /) -> TensorNode:
+    """1 / (1 + e⁻ˣ)."""
+    x = to_floats(x)
+    return with_gradient(1.0 / (1.0 + exp(-x)), (x,), _sigmoid_gradient)
+
+
+def _sigmoid_gradient(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
+    return (dy * (y * (1.0 - y)),)
 
 
 def rsqrt(x: TensorNode, /) -> TensorNode:

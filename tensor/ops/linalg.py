@@ -314,7 +314,7 @@ def _flat_at_zero(x: TensorNode, exponent: float) -> TensorNode:
 
     def power_of_a_norm(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
         zero = x.eq(0.0)
-        slope = _to(x, exponent - 1.0) * exponent
+        slope = _to(choose(zero, 1.0, x), exponent - 1.0) * exponent
         return (choose(zero, 0.0, dy * slope),)
 
     return with_gradient(_to(x, exponent), (x,), power_of_a_norm)

@@ -13,7 +13,7 @@ from ..graph.nodes import TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, reduce, reshape, stop_gradient, with_gradient
 from ..graph.promotion import promote
 from .creation import along
-from .elementwise import Operand, choose, clip, erf, exp, expm1, floats, length, log, log1p, rsqrt, tanh, to_floats
+from .elementwise import Operand, choose, clip, erf, exp, expm1, floats, length, log, log1p, rsqrt, sigmoid, tanh, to_floats
 from .indexing import take_along_axis, within
 from .movement import dims, expand_dims, keep_dims
 from .reduction import Axis, mean, reduced, sum
@@ -42,16 +42,6 @@ def elu(x: TensorNode, /, alpha: float = 1.0) -> TensorNode:
     return choose(above, x, expm1(choose(above, 0.0, x)) * alpha)
 
 
-def sigmoid(x: TensorNode, /) -> TensorNode:
-    """1 / (1 + e⁻ˣ)."""
-    x = to_floats(x)
-    return with_gradient(1.0 / (1.0 + exp(-x)), (x,), _sigmoid_gradient)
-
-
-def _sigmoid_gradient(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
-    return (dy * (y * (1.0 - y)),)
-
-
 def silu(x: TensorNode, /) -> TensorNode:
     """x · sigmoid(x)."""
     return to_floats(x) * sigmoid(x)
@@ -61,7 +51,11 @@ def softplus(x: TensorNode, /) -> TensorNode:
     """ln(1 + eˣ), without overflow."""
     x = to_floats(x)
     away = exp(-abs(x))
-    return elementwise("max", x, 0.0) + log1p(away)
+    return with_gradient(elementwise("max", x, 0.0) + log1p(away), (x,), _softplus_gradient)
+
+
+def _softplus_gradient(dy: TensorNode, y: TensorNode, x: TensorNode) -> tuple[TensorNode]:
+    return (dy * sigmoid(x),)
 
 
 def mish(x: TensorNode, /) -> TensorNode:
@@ -156,10 +150,11 @@ def l1_loss(x: TensorNode, target: Operand, /, *, reduction: str = "mean") -> Te
 def huber_loss(x: TensorNode, target: Operand, /, *, delta: float = 1.0, reduction: str = "mean") -> TensorNode:
     """Half the square of x − target up to `delta`, linear beyond."""
     a, b = floats("huber_loss", x, target)
-    size = abs(a - b)
-    near = size * size * 0.5
+    away = a - b
+    size = abs(away)
+    near = away * away * 0.5
     far = (size - 0.5 * delta) * delta
-    return _total(choose(size <= delta, near, far), reduction)
+    return _total(choose(size < delta, near, far), reduction)
 
 
 def bce_loss(p: TensorNode, target: Operand, /, *, reduction: str = "mean") -> TensorNode:
@@ -184,7 +179,11 @@ def bce_with_logits(x: TensorNode, target: Operand, /, *, reduction: str = "mean
     a, t = floats("bce_with_logits", x, target)
     tail = log1p(exp(-abs(a)))
     head = elementwise("max", a, 0.0) - a * t
-    return _total(head + tail, reduction)
+    return _total(with_gradient(head + tail, (a, t), _logits_gradient), reduction)
+
+
+def _logits_gradient(dy: TensorNode, y: TensorNode, a: TensorNode, t: TensorNode) -> tuple[TensorNode, TensorNode]:
+    return dy * (sigmoid(a) - t), -(dy * a)
 
 
 def kl_divergence(log_p: TensorNode, target: TensorNode, /, *, reduction: str = "mean") -> TensorNode:

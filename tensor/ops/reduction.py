@@ -31,6 +31,8 @@ def reduced(combine: str, x: TensorNode, axis: Axis, keepdims: bool, name: str) 
     over = dims(x, axis, name)
     if combine in ("max", "min"):
         _some(name, x.shape, over, axis)
+        if x.dtype is bool_:
+            combine = "add" if combine == "max" else "mul"
     out = reduce(combine, x, over)
     return keep_dims(out, x.shape, over) if keepdims else out
 
@@ -63,12 +65,12 @@ def _typed(x: TensorNode, dtype: Kind) -> TensorNode:
 
 def max(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
     """The largest element over dimensions (None: all); NaN where any is NaN. Raises UsageError where there is none."""
-    return any(x, axis, keepdims) if x.dtype is bool_ else reduced("max", x, axis, keepdims, "max")
+    return reduced("max", x, axis, keepdims, "max")
 
 
 def min(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:
     """The smallest element over dimensions (None: all); NaN where any is NaN. Raises UsageError where there is none."""
-    return all(x, axis, keepdims) if x.dtype is bool_ else reduced("min", x, axis, keepdims, "min")
+    return reduced("min", x, axis, keepdims, "min")
 
 
 def any(x: TensorNode, /, axis: Axis = None, keepdims: bool = False) -> TensorNode:

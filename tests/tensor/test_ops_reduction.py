@@ -81,6 +81,8 @@ def test_empty_reductions(agree_small: Agree) -> None:
     agree_small("max over the rest", t.max(0), e.max(0))
     with pytest.raises(UsageError, match=r"max of \[3, 0\]: no elements along axis 1"):
         t.max(1)
+    with pytest.raises(UsageError, match=r"max of \[3, 0\]"):
+        (t > 0).max(1)
     with pytest.raises(UsageError, match="axis 2 of an array with 2 dimensions"):
         t.sum(2)
     with pytest.raises(UsageError, match="names a dimension twice"):
