@@ -132,12 +132,18 @@ class Regions:
             by = maps.compose(by, n.arg)
         if by.mask is not None or by.lies or symbolic(by.source) or prod(by.source) != prod(by.shape):
             return False
-        ends = {i: u for i, u in uses.items() if u.region.head is not None and not u.region.folded and is_contraction(u.region.head)}
+        ends = {i: u for i, u in uses.items() if not u.region.folded and self._contracts(u.region)}
         short = [
             d for d, e in enumerate(by.shape) if cost.run_of(by, (_along(by, d, i) for i in range(min(e, cost.RUN)))) < min(e, cost.RUN)
         ]
         reads = sum(u.iterations for u in ends.values() if any(not self._of_batch(u, at, short) for at in u.indices))
         return cost.cheaper_in_order(n, reads)
+
+    def _contracts(self, region: KernelRegion) -> bool:
+        """Whether the contraction of a kernel may read what is visited now. (One that was not visited yet reads only what comes later: this is
+        read beside its result, as a bias is.)"""
+        head = region.head
+        return head is not None and is_contraction(head) and (head is region.base or id(region.root) in self.uses[id(head)])
 
     def _of_batch(self, use: KernelUse, at: Indices | None, dimensions: list[int]) -> bool:
         """Whether a contraction loops over these dimensions of what it reads as over a batch."""

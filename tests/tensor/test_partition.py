@@ -344,6 +344,12 @@ def test_a_convolution_stores_rows_and_reads_rows_where_pixels_are_shuffled():
     assert len(listed(shuffled(array(1, 8, 4, 4) * 2, 2)).calls) == 1  # (nothing is multiplied)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_bias_that_is_read_beside_a_convolution_is_not_one_of_its_operands(groups: int):
+    y = nn.conv(array(1, 4, 7, 5), array(4, 4 // groups, 3, 3), array(4), stride=2, dilation=2, groups=groups)
+    assert rules(y) == [Rule.output]
+
+
 def test_batches_and_heads_that_are_flattened_are_read_where_they_lie():
     q, k = array(3, 40, 5, 16), array(3, 40, 5, 16)
     flat = [t.permute((0, 2, *last)).reshape((15, *(t.shape[d] for d in last))) for t, last in ((q, (1, 3)), (k, (3, 1)))]
