@@ -115,7 +115,7 @@ class Tensor(TensorHandle):
     sinh, cosh, tanh, asinh, acosh, atanh = all_lifted(E.sinh, E.cosh, E.tanh, E.asinh, E.acosh, E.atanh)
     isnan, isinf, isfinite = lifted(E.isnan), lifted(E.isinf), lifted(E.isfinite)
     logical_not = lifted(E.logical_not)
-    relu, gelu, silu, sigmoid, softplus, elu = all_lifted(A.relu, A.gelu, A.silu, A.sigmoid, A.softplus, A.elu)
+    relu, gelu, silu, sigmoid, softplus, elu = all_lifted(A.relu, A.gelu, A.silu, E.sigmoid, A.softplus, A.elu)
     leaky_relu, mish, hardswish, softsign = all_lifted(A.leaky_relu, A.mish, A.hardswish, A.softsign)
 
     def astype(self, dtype: Any, copy: bool = True) -> Tensor:

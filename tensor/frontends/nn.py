@@ -9,10 +9,11 @@ from ..lift import all_lifted, lifted
 from ..ops import convolution as C
 from ..ops import neural as N
 from ..ops import random as R
+from ..ops.elementwise import sigmoid as _sigmoid
 from ..ops.indexing import embedding as _embedding
 from ..ops.linalg import linear as _linear
 
-relu, leaky_relu, elu, sigmoid, silu, softplus = all_lifted(N.relu, N.leaky_relu, N.elu, N.sigmoid, N.silu, N.softplus)
+relu, leaky_relu, elu, sigmoid, silu, softplus = all_lifted(N.relu, N.leaky_relu, N.elu, _sigmoid, N.silu, N.softplus)
 mish, softsign, hardswish, gelu, softmax, log_softmax = all_lifted(N.mish, N.softsign, N.hardswish, N.gelu, N.softmax, N.log_softmax)
 
 layer_norm, rms_norm, group_norm, instance_norm = all_lifted(N.layer_norm, N.rms_norm, N.group_norm, N.instance_norm)

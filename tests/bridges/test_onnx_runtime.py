@@ -267,6 +267,13 @@ def old() -> Iterator[tuple[str, Case]]:
             f"{op} {auto}",
             Case(op, [normal(1, 3, 5, 6), normal(3, 3, 3, 4)], version=11, attributes={"auto_pad": auto, "strides": [2, 3]}),
         )
+    for auto, kernel in product(("NOTSET", "SAME_UPPER", "SAME_LOWER"), (2, 3)):
+        how = {"auto_pad": auto, "strides": [3], "output_shape": [22]}
+        yield (
+            f"ConvTranspose to 22 {auto} {kernel}",
+            Case("ConvTranspose", [normal(1, 2, 7), normal(2, 2, kernel), normal(2)], attributes=how),
+        )
+    yield "Hardmax of nothing", Case("Hardmax", [normal(2, 0)])
     for more, pads, stride, dilation, groups in product((0, 1), ([0, 0, 0, 0], [1, 0, 2, 1]), ([2, 2], [3, 2]), ([1, 1], [2, 1]), (1, 2)):
         how = {"output_padding": [more, 0], "pads": pads, "strides": stride, "dilations": dilation, "group": groups}
         name = f"ConvTranspose {more} {pads} {stride} {dilation} {groups}"

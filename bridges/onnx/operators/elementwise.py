@@ -250,6 +250,8 @@ def hardmax(call: Call, x: Any, axis: int | None = None) -> Any:
     """1 at the first of the largest, else 0."""
 
     def first(y: Any, a: int) -> Any:
+        if y.shape[a] == 0:
+            return y
         return (along(y.shape[a], y.ndim, a) == y.argmax(axis=a, keepdims=True)).astype(type_of(x))
 
     return _rowwise(call, x, axis, first)

@@ -73,7 +73,7 @@ def conv_transpose(
         full = (x.shape[2 + i] - 1) * stride[i] + dilation[i] * (w.shape[2 + i] - 1) + 1
         if output_shape or same:
             want = output_shape[-n + i] if output_shape else x.shape[2 + i] * stride[i]
-            total = full + more[i] - want
+            total = max(full + more[i] - want, 0)  # (as ONNX Runtime: what lacks comes behind)
             before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
         else:
             before, want = p[i], full + more[i] - p[i] - p[i + n]
