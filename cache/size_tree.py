@@ -95,7 +95,7 @@ class SizeTree:
     def lines(self) -> list[str]:
         """The tree as text."""
         ranges = " ".join(f"{n}={lo}..{hi}" for n, (lo, hi) in self.ranges.items())
-        named = [f"{_letters(i)} = {short(s)}" for i, s in enumerate(self.schedules)]
+        named = [f"{name_of(i)} = {short(s)}" for i, s in enumerate(self.schedules)]
         return [f"sizes {ranges}", "outside clamped", *_branch_lines(self.root, ""), *named]
 
 
@@ -250,7 +250,7 @@ def _holds(names: Sequence[str], limit: int, low: bool, ranges: Ranges) -> Node:
 
 def _branch_lines(branch: Branch, indent: str) -> Iterator[str]:
     if not isinstance(branch, SizeTest):
-        yield f"{indent}use {_letters(branch)}"
+        yield f"{indent}use {name_of(branch)}"
         return
     yield f"{indent}if {'*'.join(branch.names)} <= {branch.limit}"
     yield from _branch_lines(branch.low, indent + "  ")
@@ -258,6 +258,6 @@ def _branch_lines(branch: Branch, indent: str) -> Iterator[str]:
     yield from _branch_lines(branch.high, indent + "  ")
 
 
-def _letters(number: int) -> str:
+def name_of(number: int) -> str:
     """A, B, …, Z, AA, AB, …"""
-    return (_letters(number // 26 - 1) if number >= 26 else "") + chr(ord("A") + number % 26)
+    return (name_of(number // 26 - 1) if number >= 26 else "") + chr(ord("A") + number % 26)

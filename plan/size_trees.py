@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..cache.file_check import CacheWarning
 from ..cache.objective_types import TIME
 from ..cache.rows import TREE as FACT
-from ..cache.size_tree import SizeTree, parse_tree
+from ..cache.size_tree import SizeTree, name_of, parse_tree
 from ..ir.errors import CacheError, OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
@@ -142,8 +142,11 @@ def explained(kernel: Kernel, key: Key, cache: Cache, device: Device) -> list[st
     tree, row, sizes = found
     here = ", ".join(f"{n}={sizes[n]}" for n in tree.ranges)
     answer = f"a tree of sizes answers ({row.name or 'kernel'}, measured {row.when}): {here} has"
+    taken = schedule_for(kernel, tree, row, sizes, device, key.threads)
+    fitting = fits(kernel, tuple(_renamed(tree.schedules[tree.at(sizes)], row, canonical_of(kernel))), device.target)
+    own = "" if taken in fitting else f": its own first start schedule, as {name_of(tree.at(sizes))} is expected to be slower there"
     return [
-        f"{answer} {short(schedule_for(kernel, tree, row, sizes, device, key.threads))}",
+        f"{answer} {short(taken)}{own}",
         *(f"  {said}" for said in tree.outside(sizes)),
         *(f"  {line}" for line in tree.lines()),
     ]

@@ -267,17 +267,19 @@ def _streams(c: Contraction, lanes: int, registers: int, threads: int) -> list[B
     tall, width = max((extent(a) for a in c.rows), default=1), extent(c.lane)
     out = []
     whole = [(tall, nv) for nv in (4, 3, 2, 1) if tall * nv + nv < registers][:1]  # all rows at once
-    for mr, nv in dict.fromkeys([*whole, (1, 4), (2, 4), (4, 4), *([] if whole else [(4, 3)]), (8, 2), (16, 1)]):
+    # rows of a page and more, a line of each at a time: they are streams that the processor fetches ahead
+    narrow = [(tall, 1)] if whole and width * c.nest.expr.dtype.size >= DEFAULT.jumps.page else []
+    for mr, nv in dict.fromkeys([*whole, *narrow, (1, 4), (2, 4), (4, 4), *([] if whole else [(4, 3)]), (8, 2), (16, 1)]):
         if mr * nv + nv >= registers or mr > max(1, tall) or 4 * mr < min(tall, 16):
             continue
         nr = nv * lanes
-        for nb in (1024, 2048):
+        for nb in (1024, 2048, *([width + nr - 1] if threads == 1 else [])):
             nb = min(nb // nr, -(-width // nr // threads)) * nr  # a block for each thread at least
             base = Blocks(mr, nv, max(nb, nr))
             out += [replace(base, stream=1, pack=0, unroll=u) for u in (8, 16)]
             if mr < tall:
                 out.append(replace(base, kc=128, unroll=2))
-    return out
+    return list(dict.fromkeys(out))
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,8 +130,12 @@ class _Growing:
         _, term, limit = best
         low = self.terms[term][some] <= limit
         (left, a, m), (right, b, n) = self.grown(some[low], depth + 1), self.grown(some[~low], depth + 1)
-        tests = 1 + m + n
-        return (SizeTest(term, limit, left, right), a + b, tests) if leaf[1] - a - b > WORTH / 4 * tests else leaf
+        root, tests = SizeTest(term, limit, left, right), 1 + m + n
+        if isinstance(left, SizeTest) and left.names == term and left.high == right:  # the test inside says it all
+            root, tests = left, m
+        elif isinstance(right, SizeTest) and right.names == term and right.low == left:
+            root, tests = right, n
+        return (root, a + b, tests) if leaf[1] - a - b > WORTH / 4 * tests else leaf
 
 
 def _limit(a: int, b: int) -> int:

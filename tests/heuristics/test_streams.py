@@ -98,3 +98,11 @@ def test_pooling_stages_the_rows_under_its_window():
 def test_attention_spells_out_steps_of_both_products():
     first = made("attention", {"b": 1, "h": 4, "s": 512, "d": 64})[0]
     assert {on for op, on in first if op == "UNROLL"} == {"d@dot", "key@out"}
+
+
+@pytest.mark.parametrize("m", [1, 3, 12])
+def test_few_rows_read_whole_rows_of_a_large_matrix_a_few_at_a_time(m):
+    """On one thread the loop over their lanes is not cut into blocks: rows of 12 KB are read from their first element to the last."""
+    kernel = normalise(named_kernels.make("matmul", {"m": m, "n": 3000, "k": 2900}))
+    first = {(o.op, o.on): o for o in starts(kernel, named("znver4"), 1)[0]}
+    assert ("MOVE", "k") in first and ("TILE", "n") not in first, first

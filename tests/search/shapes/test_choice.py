@@ -1,6 +1,7 @@
 """Which schedules are chosen from a table of costs, and the tree that deals them out."""
 
 import math
+import random
 
 import pytest
 from tilewright.cache.size_tree import SizeTest, parse_tree, tree_of
@@ -54,3 +55,21 @@ def test_two_tests_of_which_one_alone_gains_nothing() -> None:
 def test_noise_is_not_worth_a_test() -> None:
     sizes = [{"m": 2**a} for a in range(10)]
     assert grown(sizes, [[0.0005 * (a % 2), 0.0005 * (1 - a % 2)] for a in range(10)], [1.0] * 10, False) in (0, 1)
+
+
+def test_no_test_says_what_the_one_inside_it_says() -> None:
+    """Tests of the same sizes one in the other, with the same schedule on the outer sides, are one."""
+
+    def needless(branch: object) -> bool:
+        if not isinstance(branch, SizeTest):
+            return False
+        low, high = branch.low, branch.high
+        inner = isinstance(low, SizeTest) and low.names == branch.names and low.high == high
+        inner |= isinstance(high, SizeTest) and high.names == branch.names and high.low == low
+        return inner or needless(low) or needless(high)
+
+    rng = random.Random(0)
+    for _ in range(12):
+        sizes = [{"m": rng.randint(1, 400), "n": rng.randint(1, 400)} for _ in range(24)]
+        costs = [[0.0, rng.choice([0.0, 0.2])] if s["n"] > 40 else [rng.random(), rng.random()] for s in sizes]
+        assert not needless(grown(sizes, costs, [1.0] * len(sizes), False))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tilewright
 from tilewright import cache as caches
+from tilewright import devices, named_kernels
 from tilewright.cache.size_tree import SizeTest, tree_of
 from tilewright.devices import BoundCall
 from tilewright.ir import CacheError, KernelError, UsageError, sym
@@ -49,6 +50,11 @@ def test_a_tree_of_two_sizes(quick: None, tmp_path: Path) -> None:
     assert other.origin != "tree", "k was 9 for all"
     a, b = (rng.integers(-4, 4, s).astype(np.float32) for s in ((11, 9), (9, 33)))
     np.testing.assert_array_equal(exact(a, b), a @ b)
+    with caches.open(file) as store, pytest.MonkeyPatch.context() as patch:
+        about = named_kernels.make("matmul", {"m": 11, "n": 33, "k": 9}, "float32"), exact.plan.key, store, devices.get("cpu")
+        assert "own first start" not in size_trees.explained(*about)[0]
+        patch.setattr(size_trees, "OWN", 0.0)
+        assert size_trees.explained(*about)[0].endswith(": its own first start schedule, as B is expected to be slower there")
 
     compiled = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": sym("n", 8, 48), "k": 9}, "float32", threads=1, cache=file)
     replays = Replay([BoundCall(compiled.executable, (0, 0, 0))], [[(0, 0)], [(0, 1)], [(0, 2)]], ["m", "n"])
