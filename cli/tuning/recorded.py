@@ -72,9 +72,11 @@ def run(args: Namespace) -> int:
     _show(weighed, file, out)
     if args.dry_run:
         return 0
+    here = [w for w in weighed if not w.why]
+    if not here:
+        raise UsageError(f"nothing that ran can be tuned here: {'; '.join(dict.fromkeys(w.why for w in weighed))}")
     if args.background:
         return _in_background(args, file, out)
-    here = [w for w in weighed if not w.why]
     places = {(w.used.device, w.used.threads): Place(w.used.device, w.used.device, threads=w.used.threads) for w in here}
     entries = tuple(
         Entry(w.used.kernel.name, {}, "", places[w.used.device, w.used.threads], 0, given=w.used.kernel, weight=w.weight) for w in here

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tilewright as tw
 from tilewright import cache
+from tilewright.cli.tuning import recorded
 from tilewright.plan import usage
 
 from tests.cli.conftest import Tune
@@ -61,3 +62,10 @@ def test_nothing_recorded_and_what_does_not_go_together(tune: Tune) -> None:
     for more in (["--shape", "m=4"], ["--manifest", "x.toml"], ["--objective", "energy"], ["--mode", "require"]):
         refused = tune("run", "--recorded", *more)
         assert refused.code == 2 and "--recorded" in refused.err
+
+
+def test_where_nothing_can_be_tuned_it_is_said_why(ran: Path, tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "_weighed", lambda used, store: recorded.Weighed(used, 0.0, why="my.py is gone"))
+    for more in ([], ["--background"]):
+        refused = tune("run", "--recorded", *more)
+        assert refused.code == 2 and "nothing that ran can be tuned here: my.py is gone" in refused.err
