@@ -2,7 +2,7 @@
 
     python benchmarks/consumers.py [--only TEXT] [--repeats 7] [--warm 2.0] [--output results/consumers.json]
 
-Each library runs all calls in a process of its own, on one thread, with the same float64 data. `first` is the first call of the process
+Each library runs all calls in a process of its own, on one core, with the same float64 data. `first` is the first call of the process
 with these shapes; `warm` the median of `--repeats` calls after some that are not timed (`--warm` seconds of them, at most 1000), in which
 libraries may compile. A library that a call is no code for is left out of its row."""
 
@@ -144,7 +144,9 @@ def main() -> None:
         child(args.child, args.only, args.repeats, args.warm)
         return
     rows: dict[str, dict[str, Any]] = {}
-    env = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TILEWRIGHT_THREADS"), "1")
+    env = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # (kernels take as many threads as there are cores)
     for library in args.libraries:
         command = [
             sys.executable,

@@ -276,7 +276,8 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
                 return out
             found, known = out.known, self.known
             if (
-                found is not None and known is not None and found.dtype is known.dtype and found.shape == known.shape and at_once(self)
+                found is not None and known is not None and found.dtype is known.dtype and found.shape == known.shape
+                and type(out) is type(self) and at_once(self)
             ):  # fmt: skip
                 known = None  # (who has the array is counted)
                 if self.links is None:

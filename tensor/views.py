@@ -432,7 +432,7 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
             root.realise()
     except UsageError:  # of arguments without values, as in `vmap`
         return False
-    kind = tensor.dtype.np if tensor.known is None else tensor.known.dtype  # (who has the array is counted)
+    kind = tensor.dtype.np if tensor.known is None or tensor.complex_class else tensor.known.dtype  # (who has the array is counted)
     if type(given) is float:
         fits = kind.kind in "fc"
     elif type(given) is array_class() and given.dtype is kind:
@@ -534,7 +534,7 @@ def _plain(x: Any) -> Any:
         return x
     known = getattr(x, "known", None)
     if known is not None:
-        return known
+        return as_complex(known) if x.complex_class else known
     node = getattr(x, "node", None)
     if isinstance(node, TensorNode):
         if node.tracked:
@@ -568,7 +568,7 @@ def _own(root: Any, constant: Any) -> tuple[Any, bool]:
         if sole and known.nbytes < POOLED_FROM:  # (long ones go to memory that was used before)
             return known, seen < several
         if known.nbytes >= POOLED_FROM:
-            new = buffers.new(known.shape, root.dtype, "cpu", ("", 0))
+            new = buffers.new(known.shape, buffers.TYPES[known.dtype.num], "cpu", ("", 0))
             buffers.fill(new, known.flat[0] if constant is not None and constant.function in (zeros, empty, ones, full) else known)
             root.node, root.known = leaf(new), None
             return new._array, viewed

@@ -20,7 +20,6 @@ from ..tensor.running.pools import rooms_of
 _lifted = cache(lifted)
 _NUMBERS: dict[type, Callable[[], DType]] = {bool: lambda: bool_, int: lambda: DEFAULT_INT, float: default_float}
 """The types of Python's numbers."""
-_LARGE = 1 << 63
 Kind: TypeAlias = "DTypeLike | None"
 Scalar = bool | int | float | complex
 
@@ -41,9 +40,8 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
 
     if type(obj) is np.ndarray and dtype is None and device is None and copy is None and small(obj) and thread.capture is None:
         return Tensor.of_array(obj)
-    kind_of = _NUMBERS.get(type(obj))
-    if kind_of is not None and dtype is None and device is None and copy is None and thread.capture is None and -_LARGE < obj < _LARGE:
-        return Tensor.of_array(np.array(obj, kind_of().np))
+    if device is None and copy is None and thread.capture is None and (known := _known(obj, kind)) is not None:
+        return Tensor.of_array(known)
     shared = shares(obj)
     if copy is False and not shared:
         raise ValueError("asarray: a list or number has no memory to share; leave copy as None")
@@ -57,6 +55,29 @@ def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy:
             raise ValueError(f"asarray: {array.dtype} of strides {array.strides} as {kind or array.dtype} needs a copy")
         return out
     return Tensor(_numbers(obj), kind, device or "cpu")
+
+
+def _known(obj: Any, kind: DType | None) -> Any:
+    """The array of a number, or of a list of numbers of one of Python's types, that its type can hold. None for anything else."""
+    import numpy as np
+
+    numbers = obj if type(obj) in (list, tuple) else (obj,)
+    of = type(numbers[0]) if numbers else None
+    if of not in _NUMBERS:
+        array = np.array(obj) if isinstance(obj, np.generic) else None
+        return array if array is not None and small(array) and kind in (None, dtype_of(array.dtype)) else None
+    kind = kind or _NUMBERS[of]()
+    if (
+        any(type(x) is not of for x in numbers)
+        or kind.narrow
+        or not (kind.is_float or (of is not float and kind.is_int) or (of is bool and kind is bool_))
+    ):
+        return None
+    if of is int:
+        low, high = kind.limits if kind.is_int else DEFAULT_INT.limits
+        if not low <= min(numbers) <= max(numbers) <= high:
+            return None
+    return np.array(obj, kind.np)
 
 
 def _of_tensor(x: Tensor, kind: DType | None, device: str | None, copy: bool | None) -> Tensor:

@@ -19,7 +19,8 @@ from ..ops import indexing as I
 from ..ops.complex_numbers import COMPLEX, ComplexParts, apart, as_complex, astype, both, interleaved
 from ..ops.movement import broadcast_to
 from ..running.assignment import lock_of
-from ..running.current_capture import current
+from ..running.buffers import TYPES
+from ..running.current_capture import current, thread
 from ..tensor import Tensor
 from ..trees import CONTAINERS
 from ..views import Sliced, at_once, is_part, link, pythons, write, written
@@ -72,17 +73,17 @@ class ComplexTensor(Tensor):
     @property
     def shape(self) -> Any:
         """Its extents."""
-        return self.node.shape[:-1]
+        return (self.node if self.known is None else self.known).shape[:-1]
 
     @property
     def dtype(self) -> DType:
         """complex64 or complex128."""
-        return COMPLEX[self.node.dtype]
+        return COMPLEX[self.node.dtype if self.known is None else TYPES[self.known.dtype.num]]
 
     @property
     def ndim(self) -> int:
         """Dimensions."""
-        return len(self.node.shape) - 1
+        return len(self.shape)
 
     @property
     def size(self) -> int:
@@ -91,10 +92,14 @@ class ComplexTensor(Tensor):
 
     def numpy(self) -> Array:
         """Its values as a NumPy array, which shares the tensor's memory."""
-        return as_complex(self._computed().data.array)
+        known = self.known
+        return as_complex(self._computed().data.array if known is None or thread.capture is not None or not known.flags.carray else known)
 
     def copy(self, order: str = "C") -> Tensor:
         """The same values in memory of their own."""
+        known = self.known
+        if known is not None and thread.capture is None:
+            return type(self).of_array(known.copy())
         return type(self).of(self.reals.copy().node, self.device)
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Any:

@@ -18,7 +18,7 @@ from ..graph.nodes import constant_of
 from ..graph.nodes import leaf as bare_leaf
 from ..handle import Constant, TensorHandle
 from ..ops import indexing as I
-from ..ops.complex_numbers import as_complex, memory_of
+from ..ops.complex_numbers import as_complex, memory_of, pairs_of
 from ..running import buffers
 from ..running.current_capture import thread
 from ..running.numpy_share import SMALL_ARRAY, kernels_only
@@ -56,6 +56,8 @@ def _array(tensor: Any, most: int) -> Array | None:
 
 def _complex_array(x: Any) -> Array:
     """The array of a complex tensor that has values. Raises TypeError for others."""
+    if x.known is not None:
+        return as_complex(x.known)
     node = x.node
     data = None if node.tracked or x.device != "cpu" else node.data
     if data is None or node.size > 2 * SMALL_ARRAY:
@@ -218,7 +220,14 @@ def quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], A
 
     def answer(a: Any, b: Any) -> Any:
         x = a.known
-        if x is None or a.constant is not None or x.size >= Q.FROM or x.dtype.kind not in kinds or thread.capture is not None:
+        if (
+            x is None
+            or type(a) is not tensor
+            or a.constant is not None
+            or x.size >= Q.FROM
+            or x.dtype.kind not in kinds
+            or thread.capture is not None
+        ):
             return None
         if type(b) is tensor:
             y = b.known
@@ -267,6 +276,8 @@ def tensors(found: Any) -> Any:
     if found.dtype.char not in PLAIN:
         if found.dtype.char not in "FD":
             raise TypeError
+        if found.nbytes < POOLED_FROM and buffers.ACCOUNT.cap is None:
+            return TensorHandle.complex_as.of_array(pairs_of(found))
         return TensorHandle.complex_as.of(memory_of(found))
     if found.nbytes < POOLED_FROM and buffers.ACCOUNT.cap is None:
         return TensorHandle.made_as.of_array(found)

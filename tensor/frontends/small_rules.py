@@ -25,6 +25,7 @@ from ..ops import linalg as L
 from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
+from ..ops.einsum import einsum
 from ..running.numpy_evaluation import OPERATORS
 from ..running.numpy_share import SMALL_ARRAY
 from . import deferred as D
@@ -361,6 +362,53 @@ def _outer(a: Any, b: Any) -> Any:
     return np.multiply.outer(a, b) if a.ndim == b.ndim == 1 and a.dtype is b.dtype and a.size * b.size <= SMALL_ARRAY else None
 
 
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    if a.dtype is not b.dtype or a.dtype.kind == "b" or (type(axes) is int and not 0 <= axes <= min(a.ndim, b.ndim)):
+        return None
+    summed = a.shape[a.ndim - axes :] if type(axes) is int else [a.shape[d] for d in _several(axes[0])]
+    each = prod(summed) ** 2
+    return np.tensordot(a, b, axes) if a.size and b.size and a.size * b.size // each <= SMALL_ARRAY else None
+
+
+def _several(axis: Any) -> tuple[int, ...]:
+    return (axis,) if type(axis) is int else tuple(axis)
+
+
+def _cross(a: Any, b: Any, axis: int = -1) -> Any:
+    if a.dtype is not b.dtype or a.dtype.kind == "b" or axis >= 0 or a.shape[axis] != 3 or b.shape[axis] != 3:
+        return None
+    return np.cross(a, b, axis=axis)
+
+
+def _pad(x: Any, widths: Any, value: Any = 0, mode: str = "constant", constant_values: Any = None) -> Any:
+    value = value if constant_values is None else constant_values
+    pairs = [(widths, widths)] * x.ndim if type(widths) is int else widths
+    shape = _shape([before + n + after for n, (before, after) in zip(x.shape, pairs, strict=True)])
+    if (
+        mode != "constant"
+        or shape is None
+        or not fits(x.dtype, value)
+        or str(value) == "-0.0"
+        or any(n < 0 for pair in pairs for n in pair)
+    ):
+        return None
+    out = Q.filled(shape, value, x.dtype)
+    out[tuple([slice(before, before + n) for n, (before, _) in zip(x.shape, pairs, strict=True)])] = x
+    return out
+
+
+def _isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any = False) -> Any:
+    kind = _paired(a, b)
+    return np.isclose(a, b, rtol, atol, equal_nan) if kind is not None and kind.kind == "f" else None
+
+
+def _einsum(subscripts: str, *arrays: Any) -> Any:
+    """Sums of products of few elements: of more, the order of operands and the kernel matter."""
+    kind = arrays[0].dtype
+    size = prod(max(n, 1) for a in arrays for n in a.shape)
+    return np.einsum(subscripts, *arrays) if size <= Q.FROM and kind.kind == "f" and all(a.dtype is kind for a in arrays) else None
+
+
 def _along(x: Any, indices: Any, axis: int = -1) -> Any:
     return np.take_along_axis(x, indices, axis) if indices.dtype.kind == "i" and x.shape[:axis] == indices.shape[:axis] else None
 
@@ -409,7 +457,7 @@ def _full(shape: Any, value: Any, dtype: Any = None) -> Any:
     if kind.narrow or (to := _shape(shape)) is None:
         return None
     if isinstance(value, np.ndarray):
-        return np.full(to, value, kind.np) if value.shape == () and value.dtype == kind.np else None
+        return np.full(to, value, kind.np) if value.shape == () and value.astype(kind.np) == value else None
     fits = type(value) is int or (type(value) is float and kind.kind in "fc") or (type(value) is bool and kind.kind == "b")
     return Q.filled(to, value, kind.np) if fits and str(value) != "-0.0" else None
 
@@ -461,6 +509,11 @@ RULES: dict[Callable[..., Any], Rule] = {
     C.meshgrid: _numpys(lambda *arrays, indexing="xy": list(np.meshgrid(*arrays, indexing=indexing))), I.take_along_axis: _along,
     S.searchsorted: _search, S.isin: _numpys(np.isin), S.nextafter: _numpys(np.nextafter, "f"), E.signbit: _numpys(np.signbit, "f"),
     E.copysign: _binary(np.copysign, "f"), Z.real: _numpys(np.positive, "iuf"), Z.conj: _numpys(np.positive, "iuf"), Z.imag: _numpys(np.zeros_like, "iuf"),
+    M.unstack: lambda x, axis=0: tuple(np.moveaxis(x, axis, 0)), L.tensordot: _tensordot, L.cross: _cross, J.pad: _pad, E.isclose: _isclose,
+    L.pinv: _matrix(lambda x, rtol=None: np.linalg.pinv(x, max(x.shape[-2:]) * np.finfo(x.dtype).eps if rtol is None else rtol)),
+    L.matrix_rank: _matrix(lambda x, rtol=None: np.linalg.matrix_rank(x, rtol=rtol)), L.matrix_norm: _matrix(np.linalg.matrix_norm),
+    F.fftshift: lambda x, axes=None: np.fft.fftshift(x, _axes(axes)), F.ifftshift: lambda x, axes=None: np.fft.ifftshift(x, _axes(axes)),
+    einsum: _einsum,
     S.nonzero: lambda x: np.nonzero(x) if x.ndim else None, R.cumsum: _running("cumsum"), R.cumprod: _running("cumprod"),
     S.unique_counts: lambda x: _tuple(S.UniqueCounts, np.unique_counts(x)),
     S.unique_inverse: lambda x: _tuple(S.UniqueInverse, np.unique_inverse(x)), S.unique_all: lambda x: _tuple(S.UniqueAll, np.unique_all(x)),
@@ -494,7 +547,7 @@ COMPLEX_RULES: dict[Rule, Rule] = {
     RULES[R.mean]: lambda x, axis=None, keepdims=False: x.mean(axis=_axes(axis), keepdims=keepdims) if x.size else None,
     **{RULES[f]: RULES[f] for f in (
         M.reshape_to, M.permute_dims, M.squeeze, M.expand_dims, M.broadcast_to, M.flip, M.moveaxis, M.swapaxes, M.matrix_transpose, M.transposed,
-        M.two_transposed, M.diagonal, J.concat, J.stack, I.getitem, M.flatten, E.astype, F.fft, F.ifft, F.irfft, F.hfft, F.fftn, F.ifftn, F.irfftn,
+        M.two_transposed, M.diagonal, M.unstack, J.concat, J.stack, I.getitem, M.flatten, F.fftshift, F.ifftshift, E.astype, F.fft, F.ifft, F.irfft, F.hfft, F.fftn, F.ifftn, F.irfftn,
     )},
 }  # fmt: skip
 """By rule, the one of complex arrays."""

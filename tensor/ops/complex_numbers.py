@@ -98,13 +98,19 @@ def as_reals(array: Array, kind: DType | None = None) -> Array:
     import numpy as np
 
     to = kind or dtype_of(array.dtype)
-    made = np.require(array, to.np, ["C", "A"]).reshape(array.shape)
-    return made.reshape(-1).view(REAL[to].np).reshape(*array.shape, 2)
+    return pairs_of(np.require(array, to.np, ["C", "A"]).reshape(array.shape))
+
+
+def pairs_of(array: Array) -> Array:
+    """A complex array as reals, with a last dimension of 2: its memory, or a copy of one with gaps."""
+    import numpy as np
+
+    return np.ascontiguousarray(array).reshape(-1).view(array.real.dtype).reshape(*array.shape, 2)
 
 
 def as_complex(array: Array) -> Array:
     """The other way round."""
-    kind = COMPLEX[dtype_of(array.dtype)].np
+    kind = "D" if array.dtype.char == "d" else "F"
     return array.reshape(-1).view(kind).reshape(array.shape[:-1])
 
 

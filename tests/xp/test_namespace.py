@@ -316,3 +316,15 @@ def test_what_a_consumer_of_dlpack_asks_for() -> None:
     assert not np.shares_memory(np.from_dlpack(t, copy=True), t.numpy())
     with pytest.raises(BufferError):
         t.__dlpack__(dl_device=(2, 0))
+
+
+def test_numbers_and_lists_of_one_kind_are_arrays_at_once() -> None:
+    for given, kind, name in (
+        (1, "float64", "float64"), (2.5, "float32", "float32"), (float("nan"), None, "float32"), (True, "int8", "int8"), (np.float64(3), None, "float64"),
+        ([1, 2], None, "int64"), ([1.5, 2], None, ""), ((True, False), "float32", "float32"), ([], None, ""), (1 << 63, None, ""),
+    ):  # fmt: skip
+        x = xp.asarray(given, dtype=kind)
+        assert (x.known is not None) == bool(name), (given, kind)
+        assert np.array_equal(x.numpy(), np.asarray(given), equal_nan=True) and (not name or x.dtype.name == name)
+    with pytest.raises(UsageError, match="300"):
+        xp.asarray([1, 300], dtype="uint8")
