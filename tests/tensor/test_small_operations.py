@@ -14,6 +14,7 @@ from tilewright.ir.dtypes import bfloat16
 from tilewright.tensor.frontends import small_operations as direct
 from tilewright.tensor.lift import lifted
 from tilewright.tensor.ops import creation as C
+from tilewright.tensor.ops import einsum as P
 from tilewright.tensor.ops import elementwise as E
 from tilewright.tensor.ops import fft as F
 from tilewright.tensor.ops import indexing as I
@@ -22,7 +23,6 @@ from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
 from tilewright.tensor.ops import sorting as S
-from tilewright.tensor.ops.einsum import einsum
 from tilewright.tensor.running import numpy_share, pools, realise
 
 KINDS = ("bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64")
@@ -113,7 +113,7 @@ def test_movement_indices_and_products() -> None:
         (M.unstack, (a,), {"axis": 1}), (M.unstack, (b[0],), {}), (L.tensordot, (a, b), {"axes": ((2,), (0,))}), (L.tensordot, (a, a), {"axes": 3}),
         (L.cross, (b, b[::-1]), {}), (J.pad, (b, ((1, 2), (0, 3))), {"value": 2.5}), (J.pad, (b, 1), {}), (E.isclose, (b, b + 1e-9), {"equal_nan": True}),
         (L.pinv, (b,), {}), (L.pinv, (b,), {"rtol": 0.1}), (L.matrix_rank, (b,), {}), (L.matrix_norm, (a,), {"ord": 1, "keepdims": True}),
-        (F.fftshift, (b,), {"axes": 0}), (F.ifftshift, (b,), {}), (einsum, ("abc,cd->bd", a, b), {}), (C.full, ((3,), Tensor(np.int32(4))), {"dtype": "int64"}),
+        (F.fftshift, (b,), {"axes": 0}), (F.ifftshift, (b,), {}), (P.einsum, ("abc,cd->bd", a, b), {}), (C.full, ((3,), Tensor(np.int32(4))), {"dtype": "int64"}),
     ]  # fmt: skip
     assert all(same(f, *args, **kwargs) for f, args, kwargs in calls)
     for key in (
