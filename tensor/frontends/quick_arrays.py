@@ -18,7 +18,11 @@ Array = np.ndarray[Any, Any]
 LONG_ROW = 256
 """Elements of a row from which NumPy's reductions take no more time than those here."""
 SHORT_ROW = 32
-"""Elements of a row up to which one operation for each of them, on all rows, takes less time than NumPy's reduction of each row."""
+"""Elements of a row of floats up to which one operation for each of them, on all rows, may take less time than NumPy's reduction of each row."""
+MANY_ROWS = 256
+"""Rows from which reducing several at a time pays for the second reduction."""
+CACHED = 1 << 22
+"""Bytes that are read once for each element of a row without waiting for memory."""
 FROM = 4096
 """Elements of an array from which the way matters."""
 
@@ -108,16 +112,20 @@ def _of_rows(function: Any, x: Array, axis: int) -> Any:
     behind = 1
     for size in x.shape[axis + 1 :]:
         behind *= size
-    if behind == 1 and 1 < n <= SHORT_ROW:
+    if behind == 1 and 1 < n <= LONG_ROW:
         rows = x.reshape(-1, n)
         if function is np.add and x.dtype.kind == "f":
-            return np.matmul(rows, _ones(n, x.dtype))
+            return np.matmul(rows, _ones(n, x.dtype)) if n <= 4 * len(rows) else None
+        # (operations on what is no float convert it; NumPy takes longer to begin an operation than to begin a row)
+        most, each = (SHORT_ROW, 1) if x.dtype.kind == "f" else (8, 4)
+        if n > most or n * n * each > len(rows) or (n > 8 and x.nbytes > CACHED):
+            return None
         kind = function.reduce(rows[:1], axis=1).dtype  # (small integers are added as large ones)
         out = function(rows[:, 0], rows[:, 1]) if kind.kind == "b" else function(rows[:, 0], rows[:, 1], dtype=kind)
         for j in range(2, n):
             function(out, rows[:, j], out=out)
         return out
-    if axis == 0 and 1 < behind < LONG_ROW:
+    if axis == 0 and 1 < behind < LONG_ROW and n >= MANY_ROWS:
         several = LONG_ROW * 4 // behind
         lines = n // several
         if lines < 4:

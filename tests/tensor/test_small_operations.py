@@ -11,6 +11,7 @@ import tilewright
 from opencl_driver import POCL, needs_pocl
 from tilewright import Tensor, UsageError, xp
 from tilewright.ir.dtypes import bfloat16
+from tilewright.tensor.frontends import quick_arrays
 from tilewright.tensor.frontends import small_operations as direct
 from tilewright.tensor.lift import lifted
 from tilewright.tensor.ops import creation as C
@@ -402,3 +403,16 @@ def test_parts_of_complex_tensors_are_written_in_place(kind: Any) -> None:
         a[1:10] *= 2
         a[0] *= 0.5
     assert np.array_equal(x.numpy(), wanted) and np.array_equal(x.reshape(4, 5).numpy(), wanted.reshape(4, 5))
+
+
+def test_rows_are_reduced_together_where_that_takes_less_time_than_rows_one_by_one() -> None:
+    wanted = {  # by shape, function and dimension
+        ((2000, 20), np.maximum, 1): True, ((300, 20), np.maximum, 1): False, ((1000, 12), np.int64(1), 1): False, ((1000, 8), np.int64(1), 1): True,
+        ((64, 200), np.add, 1): True, ((20, 250), np.add, 1): False, ((100, 41), np.add, 0): False, ((300, 41), np.add, 0): True,
+    }  # fmt: skip
+    for (shape, function, axis), together in wanted.items():
+        x = np.random.default_rng(0).integers(-9, 9, shape).astype(type(function) if isinstance(function, np.int64) else np.float64)
+        way = function if isinstance(function, np.ufunc) else np.add
+        found = quick_arrays._of_rows(way, x, axis)
+        assert (found is not None) == together, (shape, function, axis)
+        assert np.array_equal(quick_arrays.reduced(way, x, axis, True), way.reduce(x, axis=axis, keepdims=True))
