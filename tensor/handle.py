@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -123,6 +124,8 @@ class TensorHandle:
         def __getattr__(self, name: str) -> Any:
             if name == "node":
                 return _noded(self)
+            if name.startswith("__"):  # a protocol's question, asked of any object: NumPy asks two for each array
+                raise AttributeError(f"'Tensor' object has no attribute {name!r}")
             from .frontends.habits import no_method
 
             raise no_method(name)
@@ -333,7 +336,7 @@ class TensorHandle:
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         if api_version is not None and api_version not in NAMESPACE_VERSIONS:
             raise ValueError(f"array API version {api_version!r}: known are {', '.join(NAMESPACE_VERSIONS)}")
-        return import_module(__name__.split(".tensor.")[0] + ".xp")  # the namespace is made of this class, so it cannot be imported here
+        return _namespace()
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
@@ -375,6 +378,12 @@ class TensorHandle:
         return type(self).of(from_numpy(self.numpy().copy(), self.dtype, device), device)
 
     to = to_device
+
+
+@cache
+def _namespace() -> Any:
+    """`tilewright.xp`, which is made of this class, so that it cannot be imported before. (Consumers ask for it in every function.)"""
+    return import_module(__name__.split(".tensor.")[0] + ".xp")
 
 
 _MAKING = process_lock()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from math import prod
 from numbers import Integral
 from types import EllipsisType, NoneType
@@ -453,9 +453,7 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
         if tensor.complex_class:
             part = part.view(kind)[..., 0]
         if type(at) is array_class() and at.dtype.kind == "b":
-            from .frontends.quick_arrays import store
-
-            store(part, at, given)
+            _masked()(part, at, given)
         else:
             part[at] = given
     except ValueError as e:
@@ -468,6 +466,14 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
         if stale:
             _refresh(root)
     return True
+
+
+@cache
+def _masked() -> Callable[..., None]:
+    """What stores at a mask. (It imports NumPy; an import in a function takes longer than the store.)"""
+    from .frontends.quick_arrays import store
+
+    return store
 
 
 def at_once(tensor: Any) -> bool:

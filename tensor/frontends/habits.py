@@ -72,8 +72,6 @@ def no_function(name: str) -> AttributeError:
 
 
 def _missing(said: str, name: str, known: dict[str, str]) -> AttributeError:
-    if name.startswith("__"):  # a protocol's question, asked of any object
-        return AttributeError(said)
     here = known.get(name) or (known.get(name.rstrip("_")) if name.endswith("_") else None)
     return AttributeError(f"{said}: here it is {here}{at(user_line())}" if here else said)
 

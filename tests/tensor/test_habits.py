@@ -112,3 +112,10 @@ def test_a_budget_goes_on_where_kernels_have_answers(monkeypatch: pytest.MonkeyP
     todo = [(found(n), w) for n, w in (("heavy", 5.0), ("flat", 9.0), ("light", 1.0), ("by_hand", 9.0), ("new", 2.0))]
     done = graph_compiler.tuned_within(60.0, todo, place, lambda k, seconds, more: begun.append((k.name, more)))
     assert asked == begun == [("new", False), ("heavy", True), ("light", True)] and [k.name for k in done] == ["new", "heavy", "light"]
+
+
+def test_questions_of_protocols_do_not_look_for_names_of_other_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(habits, "no_method", None)  # (NumPy asks two for each array, so they have to be answered at once)
+    x = Tensor(X)
+    assert not hasattr(x, "__array_struct__") and np.array_equal(np.asarray(x), X)
+    assert x.__array_namespace__() is xp
