@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ..graph import index_maps as maps
 from ..graph.index_maps import IndexMap
 from ..graph.nodes import TensorNode, constant_of
-from ..graph.primitives import reduce, view
+from ..graph.primitives import cast, reduce, view
 from ..ops.elementwise import choose, exp, log
 from ..partition.heads import is_contraction, varies
 from .transposes import spread, without
@@ -56,7 +56,7 @@ class Softmax:
         y, rows = self.product.result, self.product.rows
         kept = {there: here for here, there in rows.items()}
         over = [d for d in range(len(y.shape)) if d not in kept]
-        delta = reduce("add", found[id(y)] * y, over)
+        delta = cast(reduce("add", found[id(y)] * y, over), p.dtype)
         placeholders = maps.placeholder_axes(p.shape)
         return view(delta, IndexMap(p.shape, delta.shape, placeholders, tuple(placeholders[kept[d]] for d in sorted(kept))))
 

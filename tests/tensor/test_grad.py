@@ -334,3 +334,14 @@ def test_a_result_that_is_no_tensor_has_no_gradient() -> None:
     assert value.item() == 3 and (pull(Tensor(np.float32(1)))[0].numpy() == 0).all()
     (double, _), (moved, still) = jvp(lambda a: (a * 2, np.ones(2, np.float32)), [x], [x])
     assert (moved.numpy() == double.numpy()).all() and (still.numpy() == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["float16", "float64"])
+def test_weights_of_a_softmax_that_are_converted_before_they_are_summed(kind: str) -> None:
+    """The sums have another type than the weights, and so has their gradient."""
+    x, v = array(3, 4), array(4, 2)
+    w = np.exp(x.astype("d")) / np.exp(x.astype("d")).sum(1, keepdims=True)
+    dw = np.ones((3, 2)) @ v.T.astype("d")
+    found = grad(lambda x: (x.softmax(1).astype("float32") @ Tensor(v)).sum())(Tensor(x).astype(kind))
+    assert str(found.dtype) == kind
+    np.testing.assert_allclose(found.astype("float64").numpy(), w * (dw - (w * dw).sum(1, keepdims=True)), atol=3e-3)
