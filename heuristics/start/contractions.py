@@ -162,6 +162,8 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
     out: dict[Blocks, None] = {}
     # a step that does not divide the axis is masked in every one of them, where the last one is not apart
     steps = max(c.reduce, key=extent).arg.extent
+    # channels of an image are far apart: in turns, the first line of each comes while the windows of the one before are multiplied
+    image = _is_image(c) and fit is None
     # with few registers a tile's step is short: more of them in a row, so that the loop around them costs less
     counts = (4, 2, 3, 5) if target.registers < 32 and c.plain else (2, 3, 5)
     apart = counts[0] if isinstance(steps, int) and not target.groups else 1
@@ -170,7 +172,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
         # whole steps in every block, the last one too: its mask would be in all of them
         pieces = (kc, steps % kc or kc) if isinstance(steps, int) and 0 < kc < steps else (steps,)
         whole = (u for u in counts if all(isinstance(n, int) and -(-n // dot) % u == 0 for n in pieces))
-        return next(whole, apart if len(pieces) == 1 else 1) if depth >= 64 else 1
+        return next(whole, apart if len(pieces) == 1 else 1) if depth >= 64 and not image else 1
 
     # signed bytes get their offset where they are packed; groups that are not consecutive are put together there
     ways = [(0, 0, c.nest.expr.dtype.size, 1)]
@@ -192,7 +194,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                         continue  # (each work item would copy all of the wide operand)
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
     streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
-    images = [Blocks(mr, nv, 0, image=1) for mr, nv in tiles[:4] if _is_image(c) and fit is None]
+    images = [Blocks(mr, nv, 0, image=1) for mr, nv in tiles[:4] if image]
     return images + list(out) + [g for g in streams if not (g.pack and c.wide_value)] + _unpacked(c, tiles[:2], target, unrolled, fit)
 
 

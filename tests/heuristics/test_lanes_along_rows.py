@@ -110,6 +110,21 @@ def test_what_strides_skip_is_left_out_of_a_copy() -> None:
         assert any(x.op == "STAGE" and x.on == kernel.inputs[0].name and x.fields["order"] == "row" for x in found[0]) == staged
 
 
+def test_channels_of_a_signal_are_read_in_turns() -> None:
+    """Side by side, the first lines of several channels, which are pages apart, would be waited for at once."""
+
+    def features(x: Tensor, w: Tensor) -> Tensor:
+        return nn.conv(x, w, stride=2, padding=1).permute(0, 2, 1)
+
+    made = tw.jit(features, tune="list")
+    made(Tensor(np.zeros((1, 384, 3000), np.float32)), Tensor(np.zeros((384, 384, 3), np.float32)))
+    kernel = normalise(made.missing()[0])
+    for level in ("x86-64-v3", "znver4"):
+        first = quick_starts(kernel, targets.named(level))[0]
+        channels = next(i.expr.axes[0] for i in kernel.body).arg.name
+        assert any(o.op == "UPCAST" for o in first) and all(o.on != channels for o in first if o.op == "UNROLL")
+
+
 @pytest.mark.parametrize("shape", [{"h": 14, "w": 14, "c": 256, "oc": 256}, {"h": 7, "w": 7, "c": 512, "oc": 512}])
 def test_a_narrow_image_has_lanes_along_its_channels(shape: dict[str, int]) -> None:
     full = {"n": 1, "kh": 3, "kw": 3, "stride": 1, "pad": 1, "groups": 1} | shape
