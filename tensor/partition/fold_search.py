@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from ..graph.nodes import TensorNode
 from ..graph.symbolic_sizes import most, product
 from .dominators import Graph
-from .heads import is_contraction, is_head
+from .heads import batches, is_contraction, is_head
 from .store_rules import FLOPS_PER_BYTE
 
 MOST_STATE = 512
@@ -149,7 +149,11 @@ def _reads_fold(f: Frontier, first: list[Frontier]) -> bool:
 def _worth(f: Frontier) -> bool:
     """Whether computing the head in every reader costs less than a few times its store and loads."""
     source = f.source
-    length = product(source.src[0].shape[d] for d in source.arg[1])
+    length, nbytes = product(source.src[0].shape[d] for d in source.arg[1]), product(source.shape) * source.dtype.size
+    extremes = any(r.arg[0] != "add" for r, _ in f.rows.values())
+    if not extremes and not batches(source) and nbytes < LARGE:
+        # by one matrix for all rows, before a norm: its tiles would compute it for the mean, for the variance and for the sum
+        return False
     groups = {over for _, over in f.heads.values()}
     kernels = max(1, len(groups) + sum(1 for h, o in f.heads.values() if o == frozenset()))
     again = (kernels - 1) * length / FLOPS_PER_BYTE

@@ -194,6 +194,17 @@ def test_a_mean_of_a_whole_product_is_no_fold():
     assert [c.folded for c in calls] == [False, False]
 
 
+def test_a_product_by_one_matrix_before_a_norm_and_a_product_is_stored():
+    """Not computed in tiles for the mean, the variance and the second product; one for each head, before a softmax, is."""
+    x, one, two, g = array(24, 16), array(16, 20), array(20, 8), array(20)
+    y = x @ one
+    d = y - y.mean(-1, keepdims=True)
+    calls = listed((d / ((d * d).mean(-1, keepdims=True) + 1e-5).sqrt() * g) @ two).calls
+    assert len(calls) == 3 and not any(c.folded for c in calls)
+    q, k, v = array(2, 24, 16), array(2, 20, 16), array(2, 20, 8)
+    assert [c.folded for c in listed(softmax(q @ k.permute(0, 2, 1)) @ v).calls] == [True]
+
+
 @pytest.mark.parametrize(("steps", "rows", "folded"), [(16, 64, True), (128, 64, False), (128, 1 << 14, True)])
 def test_reductions_of_a_products_rows_run_in_its_tiles_where_sums_are_short_or_the_product_large(steps, rows, folded):
     x, w = Tensor(np.zeros((rows, steps), np.float32)), Tensor(np.zeros((steps, 1 << 12), np.float32))
