@@ -13,6 +13,7 @@ from ..graph.nodes import TensorNode
 from ..graph.primitives import COMPARISONS
 from ..graph.symbolic_sizes import axis
 from .dominators import Graph
+from .heads import is_contraction
 from .loop_axes import ZERO
 
 OPERATIONS = 160
@@ -57,8 +58,13 @@ def reshaped(graph: Graph, stored: Container[int]) -> list[TensorNode]:
     return [n.src[0] for n in views if not graph.leaf(n.src[0]) and id(n.src[0]) not in stored]
 
 
+AGAIN = 1.5
+"""How often windows read an element of a join that is stored: which of its arrays it is from is found out each time."""
+
+
 def joined(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNode]:
-    """Joins to store so that no kernel reads more than `PIECES` arrays through one. (A join of joins counts all of their pieces.)"""
+    """Joins to store so that no kernel reads more than `PIECES` arrays through one (a join of joins counts all of their pieces), and none
+    that windows read again and again."""
     pieces: dict[int, int] = {}
     found: dict[int, TensorNode] = {}
     for n in graph.order:
@@ -66,9 +72,23 @@ def joined(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[TensorNod
             continue
         behind = [1 if graph.leaf(s) or id(s) in found or stored(s) else pieces[id(s)] for s in n.src]
         pieces[id(n)] = sum(behind[1:]) if _is_join(n) else max(behind, default=1)
-        if _is_join(n) and pieces[id(n)] > PIECES:
+        if _is_join(n) and (pieces[id(n)] > PIECES or _again(graph, n) >= AGAIN):
             found[id(n)] = n
     return [n for n in found.values() if not stored(n)]
+
+
+def _again(graph: Graph, join: TensorNode) -> float:
+    """How often reductions that are no contraction read an element of a join through windows, at most: views of more dimensions."""
+    most, stack, seen = 0.0, [(join, 1.0)], set[int]()
+    while stack:
+        n, often = stack.pop()
+        for r in graph.readers[id(n)]:
+            if r.op == "reduce" and not is_contraction(r):
+                most = max(most, often)
+            elif r.op in ("view", "elementwise", "cast") and id(r) not in seen:
+                seen.add(id(r))
+                stack.append((r, often * r.size / max(1, n.size) if r.op == "view" and len(r.shape) > len(n.shape) else often))
+    return most
 
 
 def _is_join(n: TensorNode) -> bool:

@@ -205,6 +205,15 @@ def test_a_product_by_one_matrix_before_a_norm_and_a_product_is_stored():
     assert [c.folded for c in listed(softmax(q @ k.permute(0, 2, 1)) @ v).calls] == [True]
 
 
+def test_a_join_that_windows_read_again_is_stored():
+    """And one whose elements are read once is part of what reads it."""
+    x = xp.concat([array(1, 3, 9, 9), array(1, 2, 9, 9)], axis=1)
+    for stride, padding in ((2, 0), (1, 1)):
+        calls = listed(nn.max_pool(x, 3, stride=stride, padding=padding)).calls
+        assert [Rule.joined in c.rules for c in calls] == [True, False]
+    assert [Rule.joined in c.rules for c in listed(nn.max_pool(x, 3)).calls] == [False]
+
+
 @pytest.mark.parametrize(("steps", "rows", "folded"), [(16, 64, True), (128, 64, False), (128, 1 << 14, True)])
 def test_reductions_of_a_products_rows_run_in_its_tiles_where_sums_are_short_or_the_product_large(steps, rows, folded):
     x, w = Tensor(np.zeros((rows, steps), np.float32)), Tensor(np.zeros((steps, 1 << 12), np.float32))
