@@ -504,3 +504,31 @@ def test_sizes_that_need_a_value_are_compiled_one_by_one_with_a_warning() -> Non
         x = normal(1, 2, n)
         want = np.lib.stride_tricks.sliding_window_view(x, 3, -1)[..., ::2, :].max(-1)
         np.testing.assert_array_equal(model(x), want)
+
+
+@pytest.mark.parametrize(("kind", "reset"), [("RNN", 0), ("GRU", 0), ("GRU", 1), ("LSTM", 0)])
+def test_known_matrices_of_hidden_states_are_turned_once(kind: str, reset: int) -> None:
+    """The same as when they are arguments, which are used as they lie; a step of a GRU whose reset comes last has one product."""
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
+    how = {"hidden_size": 6, "direction": "bidirectional"} | ({"linear_before_reset": reset} if kind == "GRU" else {})
+    node = helper.make_node(kind, ["x", "w", "r", "b"], ["y"], **how)
+    feeds = {"x": normal(5, 3, 4), "w": normal(2, gates * 6, 4), "r": normal(2, gates * 6, 6), "b": normal(2, 2 * gates * 6)}
+    values = [value(n, a.shape) for n, a in feeds.items()]
+    known = bridge.load(model_of([node], values[:1], [value("y", [5, 2, 3, 6])], {n: a for n, a in feeds.items() if n != "x"}))
+    given = bridge.load(model_of([node], values, [value("y", [5, 2, 3, 6])]))
+    np.testing.assert_allclose(known(feeds["x"]), given(**feeds), rtol=1e-5, atol=1e-5)
+    steps = [c.loop for p in known.programs for c in p.calls if c.loop is not None]
+    assert known.weights["r, hidden rows first"].shape == (2, 6, gates * 6) and (not reset or all(len(s.calls) == 2 for s in steps))
+
+
+def test_calls_with_arrays_like_the_last_ones_are_checked_as_the_first_one_was() -> None:
+    model = bridge.load(classifier())
+    for batch in (2, 2, 3):
+        x = normal(batch, 3, 8, 8)
+        np.testing.assert_allclose(model(x), expected(x, classifier()), rtol=1e-4, atol=1e-5)
+    turned = np.asfortranarray(x)
+    np.testing.assert_allclose(model(turned), expected(x, classifier()), rtol=1e-4, atol=1e-5)
+    assert model(normal(2, 3, 8, 8)) is not model(x)
+    for feeds in ({"x": x.astype(np.float64)}, {"x": x[:, :2]}, {"y": x}, {"x": x, "y": x}, {}):
+        with pytest.raises(UsageError):
+            model.run(None, feeds)

@@ -52,17 +52,18 @@ Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 def _rnn_step(f: list[Any], r: Any, rb: Any) -> Step:
-    return lambda g, h, cell: (f[0](g + h @ r.T + rb), cell)
+    return lambda g, h, cell: (f[0](g + h @ r + rb), cell)
 
 
 def _gru_step(f: list[Any], r: Any, rb: Any, before_reset: bool) -> Step:
-    rz, rr, rh = r.split(3, 0)
-    bz, br, bh = rb.split(3, 0)
+    hidden = r.shape[0]
+    first = 3 * hidden if before_reset else 2 * hidden  # (what is multiplied by the state as it is)
 
     def step(g: Any, h: Any, cell: Any) -> tuple[Any, Any]:
         gz, gr, gh = g.split(3, 1)
-        update, reset = f[0](gz + h @ rz.T + bz), f[0](gr + h @ rr.T + br)
-        new = f[1](gh + reset * (h @ rh.T + bh)) if before_reset else f[1](gh + (reset * h) @ rh.T + bh)
+        hz, hr, *rest = (h @ r[:, :first] + rb[:first]).split(first // hidden, 1)
+        update, reset = f[0](gz + hz), f[0](gr + hr)
+        new = f[1](gh + reset * rest[0]) if before_reset else f[1](gh + (reset * h) @ r[:, first:] + rb[first:])
         return (1 - update) * new + update * h, cell
 
     return step
@@ -72,7 +73,7 @@ def _lstm_step(f: list[Any], r: Any, rb: Any, peep: Any, coupled: bool) -> Step:
     pi, po, pf = peep.split(3, 0) if peep is not None else (0.0, 0.0, 0.0)
 
     def step(g: Any, h: Any, cell: Any) -> tuple[Any, Any]:
-        i, o, keep, new = (g + h @ r.T + rb).split(4, 1)
+        i, o, keep, new = (g + h @ r + rb).split(4, 1)
         i = f[0](i + pi * cell)
         keep = 1 - i if coupled else f[0](keep + pf * cell)
         inner = keep * cell + i * f[1](new)
@@ -85,12 +86,12 @@ def _lstm_step(f: list[Any], r: Any, rb: Any, peep: Any, coupled: bool) -> Step:
 def recurrent(
     call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h0: Any = None, c0: Any = None, peep: Any = None,
     hidden_size: int | None = None, direction: str = "forward", layout: int = 0, activations: Any = None, activation_alpha: Any = (),
-    activation_beta: Any = (), clip: float | None = None, linear_before_reset: int = 0, input_forget: int = 0, output_sequence: int = 0,
+    activation_beta: Any = (), clip: float | None = None, linear_before_reset: int = 0, input_forget: int = 0, output_sequence: int = 0, rows_first: int = 0,
 ) -> Any:  # fmt: skip
-    """All states, the last one, and the last cell; forward, backward or both."""
+    """All states, the last one, and the last cell; forward, backward or both. `rows_first`: each of `r` is (hidden, gates)."""
     if layout:
         x, h0, c0 = x.swapaxes(0, 1), *(None if t is None else t.swapaxes(0, 1) for t in (h0, c0))
-    steps, batch, hidden, ways = x.shape[0], x.shape[1], r.shape[-1], w.shape[0]
+    steps, batch, hidden, ways = x.shape[0], x.shape[1], r.shape[1 if rows_first else -1], w.shape[0]
     names = list(activations or DEFAULT[call.kind] * ways)
     functions = _activations(names, activation_alpha, activation_beta, clip)
     each = len(names) // ways
@@ -101,12 +102,13 @@ def recurrent(
         rows = w.shape[1]
         wb, rb = (b[way][:rows], b[way][rows:]) if b is not None else (xp.zeros((rows,), dtype=x.dtype),) * 2
         f = functions[way * each : way * each + each]
+        turned = r[way] if rows_first else r[way].T
         if call.kind == "RNN":
-            step = _rnn_step(f, r[way], rb)
+            step = _rnn_step(f, turned, rb)
         elif call.kind == "GRU":
-            step = _gru_step(f, r[way], rb, bool(linear_before_reset))
+            step = _gru_step(f, turned, rb, bool(linear_before_reset))
         else:
-            step = _lstm_step(f, r[way], rb, None if peep is None else peep[way], bool(input_forget))
+            step = _lstm_step(f, turned, rb, None if peep is None else peep[way], bool(input_forget))
         y, h, cell = _steps(step, x @ w[way].T + wb, h, cell, lengths, backward=direction == "reverse" or way == 1)
         outs.append(y)
         lasts.append(h)
