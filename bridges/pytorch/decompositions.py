@@ -31,6 +31,7 @@ WHOLE = [
     "lerp.Tensor",
     "native_layer_norm",
     "native_group_norm",
+    "roll",
     "unfold_backward",
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -42,7 +43,6 @@ APART = [
     "upsample_bicubic2d",
     "upsample_bilinear2d",
     "upsample_trilinear3d",
-    "_adaptive_avg_pool2d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
 ]

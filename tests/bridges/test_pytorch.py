@@ -137,6 +137,32 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+def test_what_pytorch_takes_apart_into_gathers_is_one_expression_here() -> None:
+    """Adaptive windows of several lengths (an infinity reaches its own windows only) and rolls, forward and backward."""
+
+    def f(x: Any) -> Any:
+        pools = F.adaptive_avg_pool2d(x, (3, 4)), F.adaptive_avg_pool3d(x, (2, 4, 9))
+        return *pools, x.roll((2, -3), (0, 2))
+
+    x = torch.randn(2, 3, 5, 9)
+    x[0, 1, 2, 3] = float("inf")
+    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    for a, b in zip(ours := compiled(f)(mine), expected := f(theirs), strict=True):
+        close(a, b)
+    for results in (ours, expected):
+        sum((y * torch.arange(y.numel()).reshape(y.shape)).sum() for y in results).backward()
+    torch.testing.assert_close(mine.grad, theirs.grad)
+    assert not bridge.fallbacks()
+
+
+def test_forms_of_two_tensors_and_gates_of_a_pooled_convolution_are_kernels() -> None:
+    excite, form = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(3, 4, 1), nn.SiLU(), nn.Conv2d(4, 3, 1)), nn.Bilinear(9, 9, 4)
+    f = lambda x: (form(x, x + 1), x * excite(x).sigmoid())  # noqa: E731
+    x = torch.randn(2, 3, 5, 9)
+    close(compiled(f)(x), f(x))
+    assert not bridge.fallbacks()
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_tensors(name: str) -> None:
     x, y, i = torch.randn(5, 8), torch.randn(5, 8), torch.randint(0, 5, (5, 8))

@@ -376,3 +376,9 @@ def test_batches_and_heads_that_are_flattened_are_read_where_they_lie():
     assert len(listed(flat[0] @ flat[1]).calls) == 1
     y = nn.conv(array(2, 4, 12, 12), array(16, 4, 3, 3)).permute((0, 2, 3, 1))
     assert len(listed(y).calls) == len(listed(nn.conv_transpose(array(1, 16, 12, 12), array(16, 8, 2, 2), stride=2)).calls) == 1
+
+
+def test_behind_a_convolution_of_one_pixel_another_shape_is_no_operand():
+    x, w = array(2, 8, 3, 3), array(4, 8, 1, 1)
+    y = nn.conv(x.mean((2, 3), keepdims=True), w)
+    assert len(listed(y * y.sigmoid()).calls) == 2

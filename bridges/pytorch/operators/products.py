@@ -41,6 +41,19 @@ def dot(out: Any, /, a: Tensor, b: Tensor) -> Any:
     return (a * b).sum()
 
 
+@operator("_trilinear")
+def trilinear(
+    out: Any, /, a: Tensor, b: Tensor, c: Tensor, expand1: Any, expand2: Any, expand3: Any, sumdim: Any, unroll_dim: int = 1
+) -> Any:
+    """The sum over axes `sumdim` of a product of three tensors, each repeated along axes that it lacks (`expand1` to `expand3`)."""
+    of_one_type(a, b, c)
+    total = a.ndim + len(expand1)
+    axes = [[d for d in range(total) if d not in lacked] for lacked in (expand1, expand2, expand3)]
+    kept = [d for d in range(total) if d not in sumdim]
+    terms = ["".join(chr(97 + d) for d in found) for found in (*axes, kept)]
+    return xp.einsum(f"{terms[0]},{terms[1]},{terms[2]}->{terms[3]}", wide(a), wide(b), wide(c))
+
+
 @operator("addmm", "baddbmm", "addmv")
 def addmm(out: Any, /, c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta · c + alpha · a @ b; c is not read where beta is 0."""
@@ -183,20 +196,73 @@ def avg_pool_backward(out: Any, /, grad: Tensor, x: Tensor, *how: Any) -> Any:
     return vjp(lambda x: averaged(x, *how), x)[1](grad)[0]
 
 
+def _shares(x: Tensor, axis: int, m: int) -> Tensor:
+    """Sums of the m windows of an axis of x that adaptive pools cut it into: [i·n/m rounded down, (i + 1)·n/m rounded up)."""
+    n, after = x.shape[axis], (1,) * (x.ndim - axis - 1)
+    first, end = _bounds(n, m)
+    steps = max(-(-(i + 1) * n // m) - i * n // m for i in range(m))
+    at = first.reshape((m, 1)) + xp.arange(steps)
+    taken = x[(*(slice(None),) * axis, xp.minimum(at, n - 1))]
+    return xp.where((at < end.reshape((m, 1))).reshape((m, steps, *after)), taken, 0).sum(axis=axis + 1)
+
+
+def _bounds(n: int, m: int) -> tuple[Any, Any]:
+    """Where the windows of an axis of n elements begin and end."""
+    i = xp.arange(m)
+    return i * n // m, ((i + 1) * n + m - 1) // m
+
+
+def _lengths(inner: Any, size: Any) -> Any:
+    """How many elements are in each window."""
+    found: Any = 1
+    for at, (n, m) in enumerate(zip(inner, size, strict=True)):
+        first, end = _bounds(n, m)
+        found = found * (end - first).reshape((m,) + (1,) * (len(size) - at - 1))
+    return found
+
+
+def _adaptive(inner: Any, size: Any) -> bool:
+    """Whether windows are of several lengths. Symbolic sizes are left to PyTorch."""
+    if any(not isinstance(n, int) for n in (*inner, *size)):
+        refuse("adaptive windows of symbolic sizes")
+    return any(n % m for n, m in zip(inner, size, strict=True) if m)
+
+
 @operator("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d")
 def adaptive_avg_pool(out: Any, /, x: Tensor, size: Any) -> Any:
-    """Means of windows that divide an axis evenly."""
+    """Means of the windows that an axis is cut into, one axis after the other where they are of several lengths."""
     inner = x.shape[x.ndim - len(size) :]
-    if any(n % m for n, m in zip(inner, size, strict=True)):
-        refuse("adaptive windows of several sizes")
-    return nn.avg_pool(x, tuple(n // m for n, m in zip(inner, size, strict=True)))
+    if not _adaptive(inner, size):
+        return nn.avg_pool(x, tuple(n // m for n, m in zip(inner, size, strict=True)))
+    sums = wide(x)
+    for axis, m in enumerate(size, x.ndim - len(size)):
+        sums = _shares(sums, axis, m)
+    return sums / _lengths(inner, size).astype(sums.dtype)
 
 
-@operator("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
-def adaptive_avg_pool_backward(out: Any, /, grad: Tensor, x: Tensor) -> Any:
-    """The gradient of means of windows that divide an axis evenly."""
-    size = grad.shape[x.ndim - (grad.ndim - 2) :]
-    return vjp(lambda x: adaptive_avg_pool(out, x, size), x)[1](grad)[0]
+@operator("_adaptive_avg_pool2d_backward")
+def adaptive_avg_pool2d_backward(out: Any, /, grad: Tensor, x: Tensor) -> Any:
+    """The gradient of means of windows in two dimensions."""
+    return _spread_means(out, grad, x, 2)
+
+
+@operator("_adaptive_avg_pool3d_backward")
+def adaptive_avg_pool3d_backward(out: Any, /, grad: Tensor, x: Tensor) -> Any:
+    """The same in three dimensions."""
+    return _spread_means(out, grad, x, 3)
+
+
+def _spread_means(out: Any, grad: Tensor, x: Tensor, dimensions: int) -> Any:
+    """Each element's shares of `grad`. The windows that it is in are those of the axes with their lengths exchanged."""
+    first = x.ndim - dimensions
+    inner, size = x.shape[first:], grad.shape[first:]
+    if not _adaptive(inner, size):
+        return vjp(lambda x: adaptive_avg_pool(out, x, size), x)[1](grad)[0]
+    sums = wide(grad)
+    sums = sums / _lengths(inner, size).astype(sums.dtype)
+    for axis, n in enumerate(inner, first):
+        sums = _shares(sums, axis, n)
+    return sums
 
 
 def _scores(q: Tensor, k: Tensor, is_causal: bool, attn_mask: Any, scale: float | None) -> Any:
