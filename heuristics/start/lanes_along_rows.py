@@ -28,8 +28,6 @@ from ..machine import DEFAULT
 
 UNROLLED = 4
 """Steps of a window that are unrolled."""
-SHARED = 8
-"""Registers for elements that unrolled steps share, where nothing else is in them."""
 SHORT_WINDOW = 7
 """Elements of an axis that slides which are no register tile alone."""
 NEAR = 0.1
@@ -107,10 +105,11 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
         out.append(opt("UPCAST", name, amount))
         out += [opt("UPCAST", c.lane.arg.name, tile.copies)] if tile.copies > 1 else []
         out += [opt("UPCAST", tile.beside.arg.name, tile.amount)] if tile.beside is not None else []
-        # unrolled steps take some registers more, and many where each product would read its element, which steps share
-        more = SHARED if tile.vectors == 1 and target.broadcasts_operands else 2
-        if target.registers - tile.vectors * (tile.copies * tile.amount + 1) > more:
-            out += [opt("UNROLL", a.arg.name, extent(a)) for a in c.reduce[-1:] if 1 < extent(a) <= UNROLLED]
+        # steps that are unrolled share elements, which the compiler then keeps: where these are too many, it stores them beside
+        sums = tile.vectors * (tile.copies * tile.amount + 1)
+        for a in c.reduce[-1:]:
+            if 1 < extent(a) <= UNROLLED and sums + (tile.copies + extent(a) - 1) * tile.amount <= target.registers:
+                out.append(opt("UNROLL", a.arg.name, extent(a)))
         apart = found.free and extent(rows) > amount
         ways = [(*out, *way) for way in _by_rows(found, amount, target, threads, c)] if apart or not found.free else []
         grid = (

@@ -165,3 +165,14 @@ def test_statistics_over_images_have_lanes_along_them() -> None:
     first = quick_starts(kernel, targets.named("znver5"))[0]
     (value,) = kernel.body
     assert next(o for o in first if o.op == "UPCAST").on in {a.arg.name for a in value.expr.axes}
+
+
+@pytest.mark.parametrize("size", [7, 20])
+def test_steps_of_a_window_are_unrolled_where_what_they_share_fits_registers(size: int) -> None:
+    """Of 20 results in a row three steps share 22 elements, beside 20 sums in 32 registers."""
+    x, w = Tensor(np.zeros((1, 32, size, size), np.float32)), Tensor(np.zeros((32, 32, 3, 3), np.float32))
+    made = tw.jit(lambda x, w: nn.conv(x, w, padding=1), tune="list")
+    made(x, w)
+    kernel = normalise(made.missing()[0])
+    found = across(kernel, quick_starts(kernel, targets.named("x86-64-v4"), 1))
+    assert any(x.op == "UNROLL" for x in found[0]) == (size == 7)
