@@ -133,7 +133,8 @@ def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[Regist
     parts = [_equal_parts(width, n) for n in range(1, most)]
     copies = dict.fromkeys((*parts, *(n + 1 for n in parts if n % 2 and n + 1 < min(most, width + lanes))))
     apart = STORED_APART * lanes / max(1, depth_of(c))
-    others: list[tuple[Node | None, int]] = [(None, 1), *((a, n) for a in found.free for n in range(2, BESIDE + 1))]
+    # among equals, results along an inner axis: they are of one image, and share its rows
+    others: list[tuple[Node | None, int]] = [(None, 1), *((a, n) for a in reversed(found.free) for n in range(2, BESIDE + 1))]
     best: dict[RegisterTile, tuple[float, int, int]] = {}
     for vectors, n, (beside, amount) in product(range(1, 4), copies, others):
         sums, read, spare = vectors * n * amount, n * amount, waste(extent(beside), amount) if beside is not None else 0.0

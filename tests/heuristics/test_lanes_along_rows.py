@@ -176,3 +176,12 @@ def test_steps_of_a_window_are_unrolled_where_what_they_share_fits_registers(siz
     kernel = normalise(made.missing()[0])
     found = across(kernel, quick_starts(kernel, targets.named("x86-64-v4"), 1))
     assert any(x.op == "UNROLL" for x in found[0]) == (size == 7)
+
+
+def test_results_beside_each_other_are_of_one_image() -> None:
+    x, w = Tensor(np.zeros((4, 3, 128, 128), np.float32)), Tensor(np.zeros((32, 3, 7, 7), np.float32))
+    made = tw.jit(lambda x, w: nn.conv(x, w, stride=2, padding=3), tune="list")
+    made(x, w)
+    kernel = normalise(made.missing()[0])
+    found = across(kernel, quick_starts(kernel, targets.named("x86-64-v4"), 1))
+    assert found and not any(x.op == "UPCAST" and x.on == "d0" for o in found for x in o)
