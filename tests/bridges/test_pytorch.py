@@ -33,7 +33,8 @@ pytestmark = pytest.mark.slow
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A cache of the test's own, random numbers that are the same each time, nothing compiled before."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)  # (whatever the machine multiplies by)
+    for name in ("amx_tile", "avx512_bf16"):  # (whatever the machine multiplies by)
+        monkeypatch.setattr(torch.cpu, f"_is_{name}_supported", lambda: False, raising=False)
     torch.manual_seed(0)
     torch._dynamo.reset()
     bridge.reset()
@@ -456,6 +457,17 @@ def test_products_of_bfloat16_are_pytorchs_where_the_processor_has_tiles(monkeyp
     a, b = torch.randn(5, 7, dtype=torch.bfloat16), torch.randn(7, 3, dtype=torch.bfloat16)
     close(compiled(lambda a, b: torch.relu(a @ b) + 1)(a, b), torch.relu(a @ b) + 1, 3e-2)
     assert [(f.target, "AMX" in f.reason) for f in bridge.fallbacks()] == [("aten.mm.default", True)]
+
+
+@pytest.mark.parametrize("window, groups, own", [(3, 1, False), (1, 1, True), (3, 4, True)])
+def test_windows_over_bfloat16_are_pytorchs_where_the_processor_multiplies_pairs(
+    window: int, groups: int, own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True, raising=False)
+    model, x = nn.Conv1d(4, 8, window, groups=groups).to(torch.bfloat16), torch.randn(2, 4, 9, dtype=torch.bfloat16)
+    with torch.no_grad():
+        close(compiled(model)(x), model(x), 3e-2)
+    assert bool(bridge.fallbacks()) != own
 
 
 def test_what_is_not_ours_is_pytorchs_and_listed() -> None:

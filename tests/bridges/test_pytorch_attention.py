@@ -19,7 +19,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache.db"))
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)  # (whatever the machine multiplies by)
+    for name in ("amx_tile", "avx512_bf16"):  # (whatever the machine multiplies by)
+        monkeypatch.setattr(torch.cpu, f"_is_{name}_supported", lambda: False, raising=False)
     torch.manual_seed(0)
     torch._dynamo.reset()
     bridge.reset()

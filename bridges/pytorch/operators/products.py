@@ -16,8 +16,13 @@ from .table import as_result, of_one_type, operator, refuse, spread, wide
 def _ours(x: Tensor, *others: Any) -> None:
     """Leave products of several types to PyTorch, and products of bfloat16 to PyTorch where the processor multiplies tiles of it (AMX), by instructions that kernels here have not."""
     of_one_type(x, *others)
-    if x.dtype.name == "bfloat16" and getattr(torch.cpu, "_is_amx_tile_supported", bool)() and torch.backends.mkldnn.enabled:
+    if _by_onednn(x, "amx_tile"):
         refuse("a product of bfloat16, which PyTorch computes by AMX")
+
+
+def _by_onednn(x: Tensor, instructions: str) -> bool:
+    """Whether PyTorch multiplies x, of bfloat16, by oneDNN with some instructions of this processor."""
+    return x.dtype.name == "bfloat16" and getattr(torch.cpu, f"_is_{instructions}_supported", bool)() and torch.backends.mkldnn.enabled
 
 
 @operator("mm", "bmm", "matmul")
@@ -67,9 +72,11 @@ def addmm(out: Any, /, c: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha:
 def conv(
     x: Tensor, w: Tensor, b: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
 ) -> Any:
-    """A convolution as ATen names its arguments."""
+    """A convolution as ATen names its arguments. (Our windows do not read two neighbours of bfloat16 at once, as the instruction does.)"""
     _ours(x, w, b)
-    n = w.ndim - 2
+    n, alone = w.ndim - 2, groups == w.shape[0] if transposed else w.shape[1] == 1
+    if not alone and any(k != 1 for k in w.shape[2:]) and _by_onednn(x, "avx512_bf16"):
+        refuse("a convolution of bfloat16, which PyTorch computes by pairs (AVX512_BF16)")
     where = {"stride": spread(stride, n), "padding": spread(padding, n), "dilation": spread(dilation, n), "groups": groups}
     if transposed:
         return nn.conv_transpose(x, w, b, output_padding=spread(extra, n) if extra else (0,) * n, **where)
@@ -196,7 +203,7 @@ def avg_pool_backward(out: Any, /, grad: Tensor, x: Tensor, *how: Any) -> Any:
     return vjp(lambda x: averaged(x, *how), x)[1](grad)[0]
 
 
-def _shares(x: Tensor, axis: int, m: int) -> Tensor:
+def _shares(x: Tensor, axis: int, m: int) -> Any:
     """Sums of the m windows of an axis of x that adaptive pools cut it into: [i·n/m rounded down, (i + 1)·n/m rounded up)."""
     n, after = x.shape[axis], (1,) * (x.ndim - axis - 1)
     first, end = _bounds(n, m)
