@@ -190,7 +190,7 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                 for rows_ in (0, 1):
                     mc = -(-tall // threads // mr) * mr if rows_ else 0
                     apiece = mr <= mc < tall and nr <= nb < width
-                    if rows_ and not apiece and depth * width * size > target.l2:
+                    if rows_ and not apiece and (threads == 1 or depth * width * size > target.l2):
                         continue  # (each work item would copy all of the wide operand)
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
     streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
