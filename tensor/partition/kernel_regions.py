@@ -146,12 +146,10 @@ class Regions:
         return head is not None and is_contraction(head) and (head is region.base or id(region.root) in self.uses[id(head)])
 
     def _of_batch(self, use: KernelUse, at: Indices | None, dimensions: list[int]) -> bool:
-        """Whether a contraction loops over these dimensions of what it reads as over a batch. What lies behind it is none of its operands."""
+        """Whether a contraction loops over these dimensions of what it reads as over a batch."""
         head = use.region.head
         assert head is not None
         own = self.uses[id(head)].get(id(use.region.root))
-        if own is None and use.region.base is not head:
-            return True
         places = {use.region.axes} if own is None else own.indices
         loops = {a for to in places if to is not None for d in batches(head) for a in axes_of(to[d])}
         return at is not None and all(axes_of(at[d]) <= loops for d in dimensions)
