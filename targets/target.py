@@ -108,6 +108,11 @@ class Target:
         return "avx512" in self.features
 
     @property
+    def reads_rows_alone(self) -> bool:
+        """Whether rows come from memory quicker one after the other than several at once."""
+        return "reads_rows_alone" in self.traits
+
+    @property
     def selects_at_once(self) -> bool:
         """Whether a selection between vectors by a vector (blendv) is one step, and not two or three."""
         return "selects_at_once" in self.traits

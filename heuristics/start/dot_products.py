@@ -174,7 +174,9 @@ class ScaledBytes(StartRule):
                     continue
                 rows = [a for a in f.shared if a in axes_of(found.a) and extent(a) > 1]
                 others = [a for a in f.shared if a in axes_of(found.b) and extent(a) > 1]
-                tiles = (SHARED if f.target.registers >= 32 else SHARED_FEW) if others else tuple((r, 1) for r in ROWS)
+                alone = bool(rows) and one_by_one(f.kernel, f.target, n, rows[-1])
+                few = tuple((r, 1) for r in (ROWS[::-1] if alone else ROWS))
+                tiles = (SHARED if f.target.registers >= 32 else SHARED_FEW) if others else few
                 outer = [opt("PARALLEL", site_name(a)) for a in (rows or others)[:1]]
                 at_once = gcd(SCALES, along.arg.extent // GROUP)
                 groups = [opt("UNROLL", site_name(along), at_once)] if at_once > 1 else []
@@ -228,7 +230,7 @@ class ScaledGroups(StartRule):
         rows = [a for a in f.shared if a in where.nest.axes]
         alone = bool(rows) and one_by_one(f.kernel, f.target, where.nest, rows[-1])
         most = max(1, f.target.registers * f.lanes // (2 * where.size))  # (half of the registers are sums)
-        return {"rows": tuple(c for c in ((1, 2, 4) if alone else (4, 2, 1)) if c <= most)}
+        return {"rows": tuple(c for c in (ROWS[::-1] if alone else ROWS) if c <= most)}
 
     def schedule(self, f: StartFacts, where: _ScaledGroup, p: Numbers) -> Opts:
         n, axis, size = where.nest, where.axis, where.size

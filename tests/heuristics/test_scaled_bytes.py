@@ -137,3 +137,9 @@ def test_extremes_of_both_bytes(target: str) -> None:
     one = {"x": x, "w": w, "xs": np.ones((1, 1), np.float32), "s": np.ones((2, 1), np.float16)}
     interp.run(lower(apply(kernel, parse("Uk32"), named(target))), one | {"y": y})
     assert y.tolist() == [[32 * 128.0 * 128, -32 * 128.0 * 127]]
+
+
+def test_rows_of_weights_from_memory_come_one_after_the_other() -> None:
+    for n, rows in ((1024, None), (64, 4)):
+        for first in (starts(product(n=n, k=1024), named("znver4"))[0], quick_starts(product(n=n, k=1024), named("znver4"))[0]):
+            assert {o.on: o.arg for o in first if o.op == "UPCAST"}.get("n") == rows

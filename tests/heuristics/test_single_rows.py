@@ -1,10 +1,11 @@
-"""Attention of a single query a head: each nest has the lanes that lie in memory for it."""
+"""Attention of a single query a head: each nest has the lanes that lie in memory for it. Products with one vector: rows at a time."""
 
 from __future__ import annotations
 
 import pytest
 from checks import check_compiled, check_floats
 from tilewright.heuristics import quick_starts, starts
+from tilewright.ir import DType, Kernel, KernelBuilder, bfloat16, cast, float32
 from tilewright.opts import apply
 from tilewright.targets import named
 from written_attention import attention, plain, single
@@ -44,3 +45,30 @@ def test_few_rows_and_those_that_are_no_whole_vectors(rows: int) -> None:
     (phase,) = apply(kernel, found, target).phases
     assert all(phase.lanes(n).width > 4 for n in phase.nests if n.kind == "reduce")
     assert {o.on: o.arg for o in found if o.op == "UPCAST"}.get("s") == {3: 3, 4: 4, 7: 4, 12: 4, 17: 4, 33: 8}[rows]
+
+
+def matvec(n: int, k: int, kind: DType) -> Kernel:
+    kb = KernelBuilder("matvec")
+    i, l = kb.axis("n", n), kb.axis("k", k)
+    w, x = kb.input("w", (n, k), kind), kb.input("x", (k,), float32)
+    kb.store("y", float32, (n,), (i,), kb.sum("s", (i,), l, cast(w[i, l], float32) * x[l])[i])
+    return kb.build()
+
+
+@pytest.mark.parametrize(
+    ("target", "n", "k", "kind", "rows"),
+    [
+        ("znver4", 2048, 768, float32, None),  # (prefetchers would begin anew with each of four rows)
+        ("znver5", 2048, 768, float32, 4),
+        ("znver4", 256, 256, float32, 4),  # stays in the second cache
+        ("znver4", 896, 8192, float32, 4),  # what rows share fills the first cache
+        ("znver4", 2048, 768, bfloat16, None),
+        ("avx2", 768, 768, bfloat16, None),
+        ("avx2", 64, 768, bfloat16, 4),
+    ],
+)
+def test_rows_that_come_from_memory(target: str, n: int, k: int, kind: DType, rows: int | None) -> None:
+    """One after the other, or four at once, in start schedules of a product with a vector."""
+    kernel = matvec(n, k, kind)
+    for first in (starts(kernel, named(target), 1)[0], quick_starts(kernel, named(target), 1)[0]):
+        assert {o.on: o.arg for o in first if o.op == "UPCAST"}.get("n") == rows

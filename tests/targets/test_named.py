@@ -105,7 +105,7 @@ def test_llvm_knows_every_processor(capfd: pytest.CaptureFixture[str]) -> None:
         ("haswell", set()),
         ("neon", set()),
         ("znver3", {"gathers_slowly", "compares_in_adders", "stores_slowly_by_masks", "selects_at_once"}),
-        ("znver4", {"gathers_slowly", "compares_in_adders", "guesses_by_registers", "selects_at_once"}),
+        ("znver4", {"gathers_slowly", "compares_in_adders", "guesses_by_registers", "selects_at_once", "reads_rows_alone"}),
         ("znver5", {"gathers_slowly", "compares_in_adders", "selects_at_once", "streams_anywhere"}),
     ],
 )
