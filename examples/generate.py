@@ -224,17 +224,22 @@ def packing(form):
     return lambda w: tw.quantize(w, form)
 
 
-def repacked(params, form):
-    """The matrices of a tree of parameters in another form."""
+def repacked(params, form, at="the model"):
+    """The matrices of a tree of parameters in another form; `at`: what errors call the tree. Raises UsageError where a matrix has no such form."""
     if io.is_packed(params):
         return params
     if isinstance(params, dict):
         same = params.get("head") is params.get("embed")
-        made = {k: v if k in ("cos", "sin") else repacked(v, form) for k, v in params.items() if not (same and k == "head")}
+        made = {k: v if k in ("cos", "sin") else repacked(v, form, f"{at}'s {k}") for k, v in params.items() if not (same and k == "head")}
         return made | ({"head": made["embed"]} if "head" in params and same else {})
     if isinstance(params, list):
-        return [repacked(p, form) for p in params]
-    return packing(form)(params.numpy().astype("float32")) if params.ndim == 2 else params
+        return [repacked(p, form, f"{at}[{i}]") for i, p in enumerate(params)]
+    if params.ndim != 2:
+        return params
+    try:
+        return packing(form)(params.numpy().astype("float32"))
+    except tw.UsageError as e:
+        raise tw.UsageError(f"{at}: {e}; leave --quant out, or take another form") from e
 
 
 def arguments(about, shapes):

@@ -293,7 +293,7 @@ def quantize(x: Any, form: str, group: int | None = None) -> PackedMatrix:
     n = groups[named]
     if a.ndim < 1 or n < 1 or a.shape[-1] % n or (named == "int4" and n % 2):
         raise UsageError(
-            f"quantize: {form} has groups of {n} numbers, an even count that divides each row; a row of {list(a.shape)} has not"
+            f"quantize: {form} has groups of {n} numbers, an even count that divides each row; a row of {list(a.shape)} has not (int8 has a scale for each row)"
         )
     if not np.isfinite(a).all():
         raise UsageError(f"quantize: {int((~np.isfinite(a)).sum())} of {a.size} numbers are NaN or infinite, which {form} cannot hold")

@@ -226,6 +226,15 @@ def test_packed_weights_and_small_caches(tmp_path: Path) -> None:
         close(d.feed(IDS[39:]), wanted, tolerance)
 
 
+def test_a_matrix_that_has_no_such_form_is_named() -> None:
+    params = llama.init(llama.Config(layers=1, width=48, heads=3, head=16, hidden=64))
+    with pytest.raises(tw.UsageError, match=r"the model's embed: .*row of \[256, 48\].* leave --quant out"):
+        generate.repacked(params, "q8_0")
+    params["embed"] = params["head"] = tw.Tensor(np.ones((256, 64), "float32"))
+    with pytest.raises(tw.UsageError, match=r"the model's layers\[0\]'s q: .*int8 has a scale for each row"):
+        generate.repacked(params, "q8_0")
+
+
 @pytest.mark.slow
 def test_activations_of_eight_bits_are_near(tmp_path: Path) -> None:
     """A prompt in floats that were rounded, and the last token in products of bytes."""
