@@ -62,7 +62,6 @@ def matvec(n: int, k: int, kind: DType) -> Kernel:
         ("znver5", 2048, 768, float32, 4),
         ("znver4", 256, 256, float32, 4),  # stays in the second cache
         ("znver4", 896, 8192, float32, 4),  # what rows share fills the first cache
-        ("znver4", 2048, 768, bfloat16, None),
         ("avx2", 768, 768, bfloat16, None),
         ("avx2", 64, 768, bfloat16, 4),
     ],
