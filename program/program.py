@@ -128,7 +128,8 @@ class Mem:
     """Where a load or store goes. `space`: 'param' (`base` = position in the parameter list), 'scratch' (`base` = byte offset
     in the arena of one worker, or of one thread of a group; 64-byte aligned), 'shared' (byte offset in the group's shared memory)
     or 'work' (byte offset in the workspace shared by phases). `offset` is a constant in elements added to the index. `align` is the
-    byte alignment known for the accessed address. `nt`: non-temporal."""
+    byte alignment known for the accessed address. `nt`: non-temporal. `anywhere`, of a masked gather: there is an element at the index of a lane that the mask
+    leaves out, too, whatever that was computed from, so it may be read."""
 
     space: str
     base: int
@@ -136,6 +137,7 @@ class Mem:
     offset: int = 0
     align: int = 1
     nt: bool = False
+    anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,11 +81,16 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
                 lanes = (opt("UPCAST", site_name(columns[0]), fit(size, min(size, COLUMNS * f.lanes))),)
                 yield (*lanes, *items) if f.threads > 1 else lanes
                 continue
-            if gathered(n, axis):  # (most rows that end anywhere end in one step, if it is wide)
-                entries = min(f.lanes, PICKED) if regular(data) or mean > ONE_STEP else ONE_STEP
-            else:
+            together = BESIDE
+            if not gathered(n, axis):
                 entries = f.lanes * (1 if mean <= LONG_ROWS else LONG_STEPS)
-            beside = (opt("UPCAST", site_name(rows[0]), min(BESIDE, extent(rows[0]))),)
+            elif mean <= ONE_STEP and not regular(data):  # (most rows that end anywhere end in one step, if it is wide)
+                entries = ONE_STEP
+            elif f.target.gathers_slowly and mean > SHORT_PICKED:  # (where each is an access, a short vector leaves a shorter rest)
+                entries = together = GATHERED
+            else:
+                entries = min(f.lanes, PICKED)
+            beside = (opt("UPCAST", site_name(rows[0]), min(together, extent(rows[0]))),)
             wish = (*beside, opt("UPCAST", site_name(axis), entries)) if f.target.gathers or not gathered(n, axis) else ()
             if regular(data) and f.target.gathers and mean <= (SHORT_PICKED if gathered(n, axis) else SHORT):
                 yield (*beside, *items) if f.threads > 1 else beside

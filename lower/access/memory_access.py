@@ -12,7 +12,7 @@ from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import bool_, index
 from ...ir.errors import OptError
-from ...ir.node import Node, axes_of, const
+from ...ir.node import Node, axes_of, const, walk
 from ...ir.operators import substitute
 from ...ir.skipped_tiles import conjuncts
 from ...opts.access import deinterleavable, transposable
@@ -198,6 +198,17 @@ def _elements(ev: Bounds, mem: Mem) -> Node | None:
     return out
 
 
+def _always_inside(ev: Bounds, mem: Mem, address: Node) -> bool:
+    """Whether there is an element at an index without its mask, whatever integers of their declared ranges, or 0, it is computed from. (Who
+    gathers by an instruction need not know.)"""
+    elements = _elements(ev, mem) if ev.low.sched.target.gathers_slowly else None
+    ranges = [load_parts(n)[0].whole_range for n in walk(address) if n.op == "load"]
+    if elements is None or not all(r is not None and r[0] <= 0 <= r[1] for r in ranges):
+        return False
+    low, high = ix.bounds(address)
+    return low >= 0 and high < ix.bounds(elements)[0]
+
+
 class MemoryAccess(Bounds):
     """The part of a NestEval that reads and writes memory."""
 
@@ -255,9 +266,11 @@ class MemoryAccess(Bounds):
             return b.load(mem, at, 1, mask, invariant)
         # (elements side by side have one index then, and are known to lie so)
         at = self.join(self.low.scalar(base), lane, vec)
+        found = self.low.at(mem, base, c, 1)
         if mask is not None:
             mask = b.splat(mask, at.lanes)
-        return b.gather(self.low.at(mem, base, c, 1), at, mask, invariant)
+            found = replace(found, anywhere=_always_inside(self, mem, address))
+        return b.gather(found, at, mask, invariant)
 
     def _kept(self, mem: Mem) -> bool:
         """Whether a read is of what is kept in an output, where elements beside those that are wanted may not be written yet."""

@@ -3,11 +3,12 @@
 LLVM takes single accesses by itself where a processor has no gather, but computes a vector of addresses first and then takes that apart.
 Here each lane's index is taken once for all gathers that use it, from memory where it was loaded from, and what all lanes have in common
 is part of the pointer. Elements that lie side by side and are both gathered are one access for each lane: both vectors are put together
-from the pairs."""
+from the pairs. Of a masked gather all lanes are read where each of them has an element (`Mem.anywhere`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
 from ...ir.dtypes import int64
 from ...program.program import Block, Instr, Mem, Program, Val, bodies
@@ -16,7 +17,9 @@ from .llvm_emitter import SCALAR, LlvmEmitter, memory, type_of, vector
 
 def by_element(e: LlvmEmitter, s: Instr) -> bool:
     """Whether a gather is an access of each element."""
-    return s.op == "gather" and len(s.args) == 1 and s.result.lanes > 1 and (not e.target.gathers or e.target.gathers_slowly)
+    if s.op != "gather" or s.result.lanes == 1:
+        return False
+    return s.mem.anywhere if len(s.args) > 1 else not e.target.gathers or e.target.gathers_slowly
 
 
 def gathered(e: LlvmEmitter, s: Instr, pointer: str, scalars: list[str], left: Val) -> str:
@@ -31,9 +34,10 @@ def gathered(e: LlvmEmitter, s: Instr, pointer: str, scalars: list[str], left: V
     for x in scalars:
         pointer = e.emit(f"getelementptr {ty}, ptr {pointer}, i64 {x}")
     lanes, align = s.result.lanes, min(s.mem.align, s.mem.dtype.size)
-    where = _places(e, ty, pointer, left, lanes)
+    where = _places(e, ty, pointer, left, lanes, s.mem.anywhere)
     if second is None:
-        return _together(e, ty, [e.emit(f"load {ty}, ptr {w}, align {align}") for w in where])
+        found = _together(e, ty, [e.emit(f"load {ty}, ptr {w}, align {align}") for w in where])
+        return found if len(s.args) == 1 else e.select(e.of(s.args[1]), found, "zeroinitializer", ty, lanes)
     pairs = [e.emit(f"load <2 x {ty}>, ptr {w}, align {align}") for w in where]
     while len(pairs) > 1:
         size = 2 * lanes // len(pairs)
@@ -49,11 +53,11 @@ def gathered(e: LlvmEmitter, s: Instr, pointer: str, scalars: list[str], left: V
     return e.gathered[s.result.id]
 
 
-def _places(e: LlvmEmitter, ty: str, pointer: str, left: Val, lanes: int) -> list[str]:
+def _places(e: LlvmEmitter, ty: str, pointer: str, left: Val, lanes: int, anywhere: bool) -> list[str]:
     """The address of each lane's element."""
     terms = _terms(e.indices, left) or []
     if len(terms) < 2:
-        return [e.emit(f"getelementptr {ty}, ptr {pointer}, i64 {_lane(e, left, i)}") for i in range(lanes)]
+        return [e.emit(f"getelementptr {ty}, ptr {pointer}, i64 {_lane(e, left, i, anywhere)}") for i in range(lanes)]
     for _, s in terms:
         if s.op == "splat":
             pointer = e.emit(f"getelementptr {ty}, ptr {pointer}, i64 {e.of(s.args[0])}")
@@ -62,7 +66,7 @@ def _places(e: LlvmEmitter, ty: str, pointer: str, left: Val, lanes: int) -> lis
         place = pointer
         for v, s in sorted(terms, key=lambda t: t[1].op == "const"):  # (what is known is a part of the instruction)
             if s.op != "splat":
-                step = s.picks[i] if isinstance(s.attr, tuple) else s.attr if s.op == "const" else _lane(e, v, i)
+                step = s.picks[i] if isinstance(s.attr, tuple) else s.attr if s.op == "const" else _lane(e, v, i, anywhere)
                 place = e.emit(f"getelementptr {ty}, ptr {place}, i64 {step}")
         out.append(place)
     return out
@@ -76,15 +80,36 @@ def _together(e: LlvmEmitter, ty: str, elements: list[str]) -> str:
     return x
 
 
-def _lane(e: LlvmEmitter, v: Val, lane: int) -> str:
-    """An index of one lane, of 64 bits."""
-    key = (v.id, lane)
+def readable(e: LlvmEmitter, s: Instr, where: str, x: str) -> None:
+    """Have the lanes of a vector `x` of indices, which was read under a mask from `where` on, in memory, for gathers that read anywhere:
+    the array's own where the whole vector is its, else a copy."""
+    if s.result not in e.anywhere:
+        return
+    count = prod(d if isinstance(d, int) else 0 for d in e.program.params[s.mem.base].shape) - s.result.lanes
+    if count < 0:
+        return
+    first = e.emit(f"add i64 {e.of(s.args[0])}, {s.mem.offset}")
+    outside = e.emit(f"icmp ugt i64 {first}, {count}")
+    n, before, ty = e.fresh(), e.block, type_of(s.result)
+    copy = e.aside(ty)
+    e.declare("!2", '!2 = !{!"branch_weights", i32 1, i32 2000}')
+    e.line(f"br i1 {outside}, label %copied{n}, label %there{n}, !prof !2")
+    e.label(f"copied{n}")
+    e.line(f"store {ty} {x}, ptr {copy}, align {s.mem.dtype.size}")
+    e.line(f"br label %there{n}")
+    e.label(f"there{n}")
+    e.where[s.result.id] = e.emit(f"phi ptr [ {where}, %{before} ], [ {copy}, %copied{n} ]")
+
+
+def _lane(e: LlvmEmitter, v: Val, lane: int, anywhere: bool) -> str:
+    """An index of one lane, of 64 bits; any that the array has where the mask that it was read under leaves the lane out, if `anywhere`."""
+    key = (v.id, lane, anywhere)
     found = e.lanes.get(key)
     if found is None:
         s = e.indices.get(v)
         source = s.args[0] if s is not None and s.op == "cast" and s.args[0].dtype.is_int else v
         ty, from_memory = SCALAR[source.dtype.name], e.indices.get(source)
-        if from_memory is not None and from_memory.op == "load":
+        if from_memory is not None and from_memory.op == "load" and (len(from_memory.args) == 1 or (anywhere and source.id in e.where)):
             at = e.where[source.id]
             place = e.emit(f"getelementptr {ty}, ptr {at}, i64 {lane}") if lane else at
             found = e.emit(f"load {ty}, ptr {place}, align {source.dtype.size}")
@@ -144,8 +169,20 @@ def indices(program: Program) -> dict[Val, Instr]:
     found = {v: s for v, s in whole.items() if v.lanes > 1 and s.op in ("add", "mul", "splat", "cast", "load")}
     behind = [s.args[0] for s in found.values() if s.op == "cast"]
     found |= {v: made[v] for v in behind if v in made and made[v].op == "load"}
-    found = {v: s for v, s in found.items() if s.op != "load" or (len(s.args) == 1 and _constant(program, s.mem))}
+    found = {v: s for v, s in found.items() if s.op != "load" or _constant(program, s.mem)}
     return found | {v: s for v, s in whole.items() if s.op == "const"}
+
+
+def read_anywhere(program: Program, indices: Mapping[Val, Instr]) -> set[Val]:
+    """The vectors, read under a mask, that are indices of gathers which read anywhere."""
+    out: set[Val] = set()
+    for s in (s for p in program.phases for b in _blocks(p.body) for s in b.stmts if isinstance(s, Instr)):
+        if s.op == "gather" and s.mem.anywhere and s.result.lanes > 1:
+            for _, term in _terms(indices, common(indices, s.args[0])[1]) or []:
+                of = indices.get(term.args[0]) if term.op == "cast" else term
+                if of is not None and of.op == "load" and len(of.args) > 1:
+                    out.add(of.result)
+    return out
 
 
 def pairs(program: Program, indices: Mapping[Val, Instr]) -> dict[Val, tuple[Instr, Instr]]:

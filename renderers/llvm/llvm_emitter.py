@@ -134,6 +134,7 @@ class LlvmEmitter:
         pairs: dict[Val, tuple[Instr, Instr]],
         single: Set[Val],
         chosen: Set[Val],
+        anywhere: Set[Val],
     ) -> None:
         self.program, self.target, self.declared = program, target, declared
         self.lines: list[str] = []
@@ -156,15 +157,19 @@ class LlvmEmitter:
         self.here = False
         """Whether what is read now must be read in this block."""
         self.where: dict[int, str] = {}
-        """Where values were loaded from, without a mask."""
+        """Where values were loaded from, without a mask or (`anywhere`) with one."""
+        self.anywhere = anywhere
+        """Indices that are read under a mask, for gathers that need none."""
+        self.asides: list[str] = []
+        """Instructions that make room on the stack."""
         self.whole: set[int] = set()
         """Truths of one lane that comparisons of whole numbers make."""
         self.conditions: dict[int, str] = {}
         """Truths, by the index that each was made to."""
         self.gathered: dict[int, str] = {}
         """Vectors that were gathered together with others, by the value."""
-        self.lanes: dict[tuple[int, int], str] = {}
-        """Indices of single lanes, by the vector and the lane."""
+        self.lanes: dict[tuple[int, int, bool], str] = {}
+        """Indices of single lanes, by the vector, the lane, and whether a mask of the vector counts."""
         self.written: set[str] = set()
         self.tables: dict[int, tuple[str, Any]] = {}
         """Values that are functions of four bits: the operand that has these, and what each of sixteen makes."""
@@ -198,6 +203,11 @@ class LlvmEmitter:
     def line(self, text: str) -> None:
         """Append an instruction without a result."""
         self.lines.append(f"  {text}")
+
+    def aside(self, ty: str) -> str:
+        """The address of room for a value of type `ty`."""
+        self.asides.append(f"  %aside{len(self.asides)} = alloca {ty}")
+        return f"%aside{len(self.asides) - 1}"
 
     def declare(self, name: str, text: str) -> None:
         """Declare an intrinsic, once a module."""

@@ -12,7 +12,7 @@ from ...ir.errors import BuildError
 from ...program.facts import mask_pieces, masked_in_pieces
 from ...program.ops import HINTS, READS, RENDERED, WRITES
 from ...program.program import For, Instr, Mem, Phase, Program, Val, statements
-from .gathers import by_element, common, gathered
+from .gathers import by_element, common, gathered, readable
 from .llvm_emitter import SCALAR, LlvmEmitter, memory, splat, suffix, type_of, vector
 
 
@@ -233,6 +233,7 @@ def load(e: LlvmEmitter, s: Instr) -> str:
             x = e.emit(f"load {ty}, ptr {where}, align {mem.align}{_hint(mem)}")
         elif lanes > 1:
             x = load_in_pieces(e, where, mem, e.of(mask), lanes) or _masked_load(e, "load", where, mem, mask, lanes)
+            readable(e, s, where, x)
         else:
             x = _guarded_load(e, ty, where, mem, mask)
     if mem.dtype.kind == "b":

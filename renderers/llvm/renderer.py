@@ -35,8 +35,9 @@ def render(program: Program, target: Target) -> str:
     single = updated_addresses(program) if target.guesses_by_registers else set[Val]()
     single |= broadcast_addresses(program) if target.broadcasts_operands else set()
     chosen = stored_choices(program) if target.stores_slowly_by_masks else set[Val]()
+    facts = indices, pairs, single, chosen, gathers.read_anywhere(program, indices)
     for i, phase in enumerate(program.phases):
-        functions += PhaseWriter(program, target, declared, indices, pairs, single, chosen).phase(program.signature.entry(i), phase)
+        functions += PhaseWriter(program, target, declared, *facts).phase(program.signature.entry(i), phase)
     head = [f"; {program.name} for {target.name}"]
     return "\n".join([*head, *functions, *(declared[k] for k in sorted(declared)), _attributes(target), "!0 = !{i32 1}", "!1 = !{}", ""])
 
@@ -92,6 +93,7 @@ class PhaseWriter(LlvmEmitter):
             "}",
             f"define internal void {inner}({', '.join(args)}) #0 {{",
             "entry:",
+            *self.asides,
             "  %some = icmp slt i64 %lo, %hi",
             "  br i1 %some, label %items, label %done",
             *self.lines,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from idle_lanes import built, run_native
 from tilewright import interp, targets
 from tilewright.ir import KernelBuilder, float32, float64, int8, int16, int32, int64, uint8, uint16
 from tilewright.ir.dtypes import DType
@@ -77,3 +80,54 @@ def test_narrow_places_are_read_one_by_one(whole: DType) -> None:
     for opts in ("Un8", "Un16", "Un32 Um2"):
         found = best(coded(whole), opts=parse(opts), threads=1)(table, code)
         np.testing.assert_array_equal(found, table[np.arange(32), code])
+
+
+# rows of a sparse matrix -------------------------------------------------------------------------------------------------
+def rows_of(dtype: DType, first: int = 0, rows: int = 24, entries: int = 100, columns: int = 9) -> Kernel:
+    """y[i] = Σ a[k]·x[column[k] - first] over the entries of row i."""
+    kb = KernelBuilder("rows")
+    i = kb.axis("i", rows)
+    p = kb.input("p", (rows + 1,), int32, range=(0, entries), ascending=True)
+    k = kb.axis("k", (p[i], p[i + 1]))
+    column, a = kb.input("column", (entries,), int32, range=(first, columns - 1 + first)), kb.input("a", (entries,), dtype)
+    x, place = kb.input("x", (columns,), dtype), column[k].cast("int64")
+    kb.store("y", dtype, (rows,), (i,), kb.sum("total", (i,), k, a[k] * x[place - first if first else place])[i])
+    return kb.build()
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "gathers"), [("znver4", 0, False), ("znver3", 0, False), ("znver4", 1, True), ("cascadelake", 0, True)]
+)
+def test_lanes_that_a_mask_leaves_out_are_read_where_their_indices_are_inside(name: str, first: int, gathers: bool) -> None:
+    """Not where 0, which a masked index is, would be before the array; nor where gathers are quick."""
+    target = targets.named(name)
+    text = render(lower(apply(rows_of(float32, first), parse("Ui8 Uk16"), target)), target).text
+    assert ("masked.gather" in text) == gathers
+    assert "extractelement <16 x i32>" not in text, "indices come from memory"
+
+
+@pytest.mark.parametrize("opts", ["Ui2 Uk16", "Uk4"])
+@pytest.mark.parametrize(("name", "dtype"), [("znver3", float32), ("znver3", float64), ("znver4", float32), ("znver4", float64)])
+def test_no_lane_reads_past_an_array(name: str, dtype: DType, opts: str) -> None:
+    """The last rows end where the arrays of entries do, behind which no page can be read; the first ones are empty."""
+    target = targets.named(name)
+    if not target.features <= targets.host().features:
+        pytest.skip(f"this machine does not run code for {name}")
+    rng = np.random.default_rng(3)
+    ends = np.sort(rng.integers(0, 101, 22))
+    p = np.concatenate([[0, 0], ends, [100]]).astype(np.int32)
+    column, a, x = (
+        rng.integers(0, 9, 100).astype(np.int32),
+        rng.integers(-9, 9, 100).astype(dtype.np),
+        rng.integers(-9, 9, 9).astype(dtype.np),
+    )
+    program = lower(apply(rows_of(dtype), parse(opts), target))
+    wanted = np.array([(a[b:e] * x[column[b:e]]).sum() for b, e in pairwise(p)], dtype.np)
+    y, by_steps = np.full(24, np.nan, dtype.np), np.full(24, np.nan, dtype.np)
+    source = render(program, target)
+    code = built(source)
+    run_native(code, source, [p, column, a, x, y])
+    code.close()
+    interp.run(program, {"p": p, "column": column, "a": a, "x": x, "y": by_steps})
+    np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(by_steps, wanted)
