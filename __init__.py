@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -111,8 +112,9 @@ if not TYPE_CHECKING:  # type checkers know the names from above, and then say w
             return import_module(f".{name}", __name__)
         where = _WHERE.get(name)
         if where is None:
-            there = ": element types and functions of arrays are in tilewright.xp, those of kernels in tilewright.ir"
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{there}")
+            if name.startswith("_") or find_spec(f"{__name__}.{name}"):  # (asked of any module, and before a folder is imported)
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise import_module(".tensor.frontends.habits", __name__).no_name(__name__, name, dir(import_module(".xp", __name__)))
         found = globals()[name] = getattr(import_module(f".{where}", __name__), name)
         return found
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Unpack, cast, overload
 
 from ...ir.argument_checks import check
+from ..frontends.habits import no_option
 from .jit import Jitted
 from .jit_options import JitOptions, JitSettings
 from .numpy_jit import NumpyJitted
@@ -52,7 +53,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     Raises UsageError where a value is asked for that is not known while the function is captured, with the user's line."""
     check("jit", function=function)
     for name in options.keys() - JitSettings.__annotations__:
-        raise TypeError(f"jit() has no option {name!r}: its options are {', '.join(JitSettings.__annotations__)}")
+        raise no_option(name, list(JitSettings.__annotations__))
     made = JitOptions(**cast("dict[str, Any]", options))
     wrapped = NumpyJitted if made.numpy else Jitted
     return (lambda f: wrapped(f, made.of(f))) if function is None else wrapped(function, made.of(function))

@@ -4,6 +4,8 @@ Looked at only where a name or an argument was not found, so it costs nothing be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..graph.source_lines import at, user_line
 
 ARGUMENTS = {
@@ -60,6 +62,23 @@ FUNCTIONS = {
 }  # fmt: skip
 """Functions of others' namespaces, and what does the same here."""
 
+_STATIC = "an argument that is no array: it is static by itself, where a shape or a branch depends on it"
+OPTIONS = {
+    "static_argnums": _STATIC, "static_argnames": _STATIC, "donate_argnums": "donate", "donate_argnames": "donate", "backend": "device",
+    "mode": "tune", "dynamic": "symbols", "parallel": "threads", "fullgraph": "always so", "nopython": "always so", "forceobj": "numpy",
+    "fastmath": "the default; numerics='fixed' is the other",
+}  # fmt: skip
+"""Options of others' compilers, and what does the same here."""
+
+NAMES = {
+    "lax": "tilewright.scan, fori_loop, while_loop or cond", "numpy": "tilewright.xp", "linalg": "tilewright.xp.linalg",
+    "fft": "tilewright.xp.fft", "functional": "tilewright.nn", "njit": "tilewright.jit", "compile": "tilewright.jit",
+    "remat": "tilewright.checkpoint", "custom_vjp": "tilewright.operation with register_gradient", "custom_gradient": "tilewright.register_gradient",
+    "device_put": "x.to(device)", "tune_kernel": "tilewright.tune_source", "autotune": "tilewright.tune", "no_grad": "tilewright.stop_gradient(x)",
+    "segment_sum": "tilewright.sparse.segment_sum", "segment_max": "tilewright.sparse.segment_max", "csr_matrix": "tilewright.sparse.CSR",
+}  # fmt: skip
+"""Names in others' packages that are neither functions of arrays nor here, and what does the same."""
+
 
 def no_method(name: str) -> AttributeError:
     """The error for an attribute that tensors have not."""
@@ -69,6 +88,21 @@ def no_method(name: str) -> AttributeError:
 def no_function(name: str) -> AttributeError:
     """The error for a name that `tilewright.xp` has not."""
     return _missing(f"module 'tilewright.xp' has no attribute {name!r}", name, FUNCTIONS)
+
+
+def no_name(package: str, name: str, arrays: Sequence[str]) -> AttributeError:
+    """The error for a name that the package has not; `arrays`: the names of `tilewright.xp`."""
+    of_arrays = f"{package}.xp.{name}" if name in arrays else FUNCTIONS.get(name, "").replace("xp.", f"{package}.xp.")
+    here = NAMES.get(name) or of_arrays
+    why = f"here it is {here}" if here else f"functions of arrays are in {package}.xp, those of kernels in {package}.ir"
+    return AttributeError(f"module {package!r} has no attribute {name!r}: {why}")
+
+
+def no_option(name: str, options: Sequence[str]) -> TypeError:
+    """The error for an option that `jit` has not."""
+    here = OPTIONS.get(name)
+    why = f"here it is {here}" if here else f"its options are {', '.join(options)}"
+    return TypeError(f"jit() has no option {name!r}: {why}{at(user_line())}")
 
 
 def _missing(said: str, name: str, known: dict[str, str]) -> AttributeError:

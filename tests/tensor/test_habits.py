@@ -36,7 +36,7 @@ def _is_there(name: str, of: object) -> bool:
 
 
 def test_what_is_said_to_be_here_is_here() -> None:
-    for known, kind in ((habits.METHODS, Tensor), (habits.FUNCTIONS, xp)):
+    for known, kind in ((habits.METHODS, Tensor), (habits.FUNCTIONS, xp), (habits.NAMES, tw)):
         for name, here in known.items():
             assert not hasattr(kind, name), f"{name} is there itself"
             for where, dotted in re.findall(r"\b(xp|tilewright|x|y)((?:\.\w+)+)(?!\s*=\s)", re.sub(r'"[^"]*"', "", here)):
@@ -66,6 +66,30 @@ def test_what_is_said_to_be_here_is_here() -> None:
 def test_habits_are_answered_in_captured_functions(call: Callable[[Any], Any], said: str) -> None:
     with pytest.raises((TypeError, AttributeError, tw.UsageError), match=said):
         tw.jit(call)(tw.Tensor(X))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("lax", "here it is tilewright.scan"),
+        ("zeros", "here it is tilewright.xp.zeros"),
+        ("concatenate", "here it is tilewright.xp.concat"),
+        ("no_such_name", "those of kernels in tilewright.ir"),
+    ],
+)
+def test_names_of_other_packages_are_answered(name: str, said: str) -> None:
+    with pytest.raises(AttributeError, match=rf"'tilewright' has no attribute '{name}': .*{said}"):
+        getattr(tw, name)
+
+
+def test_options_of_other_compilers_are_answered() -> None:
+    for option, said in {
+        "static_argnums": "static by itself",
+        "donate_argnums": "here it is donate",
+        "colour": "its options are tune",
+    }.items():
+        with pytest.raises(TypeError, match=rf"no option '{option}': .*{said}"):
+            tw.jit(lambda x: x, **{option: 0})
 
 
 def test_questions_of_protocols_get_a_plain_no() -> None:
