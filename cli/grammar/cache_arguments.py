@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import REMAINDER
 
 from .parser import (
+    PORT,
     READS,
     UPDATES,
     Grammar,
@@ -76,7 +77,7 @@ def report(p: Grammar) -> None:
 def watch(p: Grammar) -> None:
     """`tune watch`."""
     _add_selection(p, positional=False)
-    p.add_argument("--port", type=int, default=8337, choices=range(65536), metavar="N", help="default 8337; 0 takes a free one")
+    p.add_argument("--port", type=at_least(0, PORT), default=8337, metavar="N", help="default 8337; 0 takes a free one")
     p.add_path("--study", use=READS, metavar="URL", help="also draw the studies of this storage; default: those of the run's --study")
     p.add_argument("words", nargs=REMAINDER, metavar="run ...", help="a run and its arguments; options of watch go before it")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 
-from .parser import READS, UPDATES, Grammar, PathUse, add_cache, add_output, at_least
+from .parser import PORT, READS, UPDATES, Grammar, PathUse, add_cache, add_output, at_least
 
 BATCH = {"slurm": "Slurm (sbatch)", "pbs": "PBS (qsub)", "sge": "SGE (qsub)", "lsf": "LSF (bsub)"}
 """Batch systems that `tune fleet launch` writes job scripts for."""
@@ -33,7 +33,7 @@ def scheduler(p: Grammar) -> None:
         metavar="NAME",
         help="listen at this address; default: this machine alone; 0.0.0.0: all of its addresses",
     )
-    p.add_argument("--port", type=int, choices=range(65536), default=8786, metavar="N", help="default 8786; 0 takes a free one")
+    p.add_argument("--port", type=at_least(0, PORT), default=8786, metavar="N", help="default 8786; 0 takes a free one")
     p.add_argument("--insecure", action="store_true", help="tcp:// without certificates: whoever reaches the port can run code on workers")
     p.add_argument(
         "--dashboard", metavar="[HOST]:PORT", help="show Dask's dashboard there (needs bokeh: pip install 'tilewright[fleet-dashboard]')"

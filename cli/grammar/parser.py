@@ -137,18 +137,21 @@ class Renamed(Action):
         setattr(namespace, self.dest, value)
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """The type of a whole number of 64 bits that is not below `least`."""
+PORT = 65535
+"""The last one."""
+
+
+def at_least(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
+    """The type of a whole number from `least` to `most`, of 64 bits."""
+    which = f"of at least {least} (and of 64 bits)" if most >= 1 << 62 else f"from {least} to {most}"
 
     def parse(text: str) -> int:
         try:
             value = int(text) if len(text) < 40 else least - 1
         except ValueError:
             value = least - 1
-        if not least <= value < 1 << 63:
-            raise ArgumentTypeError(
-                f"{text if len(text) < 40 else text[:36] + '...'!r} is not a whole number of at least {least} (and of 64 bits)"
-            )
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"{text if len(text) < 40 else text[:36] + '...'!r} is not a whole number {which}")
         return value
 
     return parse

@@ -146,7 +146,7 @@ def _add_study(p: Grammar) -> None:
 
 def source(p: Grammar) -> None:
     """`tune source`."""
-    p.add_path("file", use=READS, nargs="?", metavar="FILE", help="the source: .c, .cpp, .cl or .cu; or --t1")
+    p.add_path("file", use=READS, nargs="?", metavar="FILE", help="the source: .c, .cpp, .cl or .cu, or FILE:FUNCTION; or --t1")
     p.add_argument("--function", metavar="NAME", help="the function that is tuned")
     p.add_argument(
         "--param", action="append", default=[], metavar="NAME=8,16,32", help="a #define and its values: also 1..8, 0..64:8, 1..64:*2"

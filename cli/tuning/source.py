@@ -69,6 +69,7 @@ def spec_from(args: Namespace) -> tuple[SourceSpec, str | float | None, int | No
     from ...sources import parameters as parameters
     from ...sources import t1
     from ...sources.reading import shape_sizes, spec_of
+    from ..functions.tracing import split_source
 
     settings: dict[str, Any] = {
         k: getattr(args, k)
@@ -93,7 +94,10 @@ def spec_from(args: Namespace) -> tuple[SourceSpec, str | float | None, int | No
         return found.spec, found.seconds if own else args.budget, found.trials if own else args.trials
     if not args.file:
         raise UsageError("name the source: tune source kernel.c --function NAME --param TILE=8,16 --args spec.toml, or --t1 FILE.json")
-    return spec_of(args.file, args.function or "", **settings), args.budget, args.trials
+    file, function = split_source(args.file)  # (as other commands name it)
+    if file and args.function not in (None, function):
+        raise UsageError(f"{args.file} names {function}, and --function {args.function}: give one of them")
+    return spec_of(file or args.file, function if file else args.function or "", **settings), args.budget, args.trials
 
 
 def search_settings(args: Namespace, spec: SourceSpec, budget: str | float | None, trials: int | None) -> dict[str, Any]:

@@ -266,11 +266,11 @@ class MemoryAccess(Bounds):
             return b.load(mem, at, 1, mask, invariant)
         # (elements side by side have one index then, and are known to lie so)
         at = self.join(self.low.scalar(base), lane, vec)
-        found = self.low.at(mem, base, c, 1)
+        source = self.low.at(mem, base, c, 1)
         if mask is not None:
             mask = b.splat(mask, at.lanes)
-            found = replace(found, anywhere=_always_inside(self, mem, address))
-        return b.gather(found, at, mask, invariant)
+            source = replace(source, anywhere=_always_inside(self, mem, address))
+        return b.gather(source, at, mask, invariant)
 
     def _kept(self, mem: Mem) -> bool:
         """Whether a read is of what is kept in an output, where elements beside those that are wanted may not be written yet."""

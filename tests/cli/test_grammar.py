@@ -116,6 +116,9 @@ def test_an_option_that_is_given_empty_is_refused(tune: Tune) -> None:
         ("run add --shape m=1..8 --strategy=", "argument --strategy: it is empty"),
         ("source x.c --strategy=", "argument --strategy: it is empty"),
         ("cache list --cache=", "the cache has an empty name"),
+        ("watch --port 65536", "'65536' is not a whole number from 0 to 65535"),
+        ("source x.c:f --function g", "x.c:f names f, and --function g: give one of them"),
+        ("source x.c:f", "cannot read x.c: No such file"),
     ],
 )
 def test_empty_values(tune: Tune, words: str, said: str) -> None:
