@@ -28,6 +28,7 @@ from ..model.gpu.gpu_estimate import estimate_gpu
 from ..model.gpu.occupancy import chip_of, register_limit, statements, thread_registers
 from .additions import finished, joined_places, streamed, with_early_exits
 from .contractions import ask_contractions, constant_starts, contraction_template
+from .dot_products import WIDE, few_against_rows
 from .fitted_to_blocks import blocked_starts, fitted
 from .phase_schedules import computed_starts, hoisted, joined, online_starts, paired, phase_starts, phases_first, together
 from .register_tiles import tiny_copies
@@ -142,9 +143,10 @@ def _ranked(f: StartFacts, phase: bool) -> Iterable[Opts]:
         yield from trials.ranked(FOLDS.guesses(f))[:FOLDED]
     plain = {o: trials.seconds(o) for o in groups}
     if main is not None:
-        best = list(CONTRACTIONS.guesses(f))
+        best = [] if few_against_rows(f) else list(CONTRACTIONS.guesses(f))
         if any(extent(a) > 1 for a in main.rows) and extent(main.lane) >= f.target.lanes(main.nest.expr.dtype):
-            yield from trials.ranked([*best, *ROWS_AGAINST_ROWS.guesses(f), *ALONG_ROWS.guesses(f)])[: len(best)]
+            rows = list(ROWS_AGAINST_ROWS.guesses(f))
+            yield from trials.ranked([*best, *rows, *ALONG_ROWS.guesses(f)])[: len(best) or len(rows)]
         else:  # each operand is used for one row of results, or by less than a vector of them, so it is a row kernel as much
             plain |= {o: trials.seconds(o) for o in best}
     # (steps first: they are taken where the model sees no difference)
@@ -271,6 +273,9 @@ def _ask_rules(choice: _Choice) -> None:
     if not any(stepped(f.kernel, c.nest) for c in f.contractions) and choice.take_first(FOLDS.quick(f)):
         return
     main = f.main
+    if few_against_rows(f):
+        choice.ask_all(islice(ROWS_AGAINST_ROWS.guesses(f), len(WIDE)))
+        return
     if main is not None and any(extent(a) > 1 for a in main.rows):
         against = next(chain(ROWS_AGAINST_ROWS.guesses(f), ALONG_ROWS.guesses(f)), None)
         if against is not None:  # beside the contraction's own: where the sum is one of blocks, say, nothing else is near it

@@ -66,6 +66,19 @@ class RowsAgainstRows(StartRule):
                     yield (opt("UPCAST", site_name(along), lanes), *tile, *outer)
 
 
+def few_against_rows(f: StartFacts) -> bool:
+    """Whether the largest sum is of products of rows against few rows, both of numbers as they are and not known before, and lanes along the
+    sum are quicker than panels and than rows that are transposed in registers. (With few registers they often are not.)"""
+    if f.main is None or f.main.wide.constant or f.main.tall.constant or (f.target.registers < 32 and "fma" in f.target.features):
+        return False
+    n = f.main.nest
+    along = next((a for a in n.reduce_axes if _lies_along(n, a, f.lanes)), None)
+    if along is None or len(n.reduce_axes) > 1 or extent(along) < LEAST * f.lanes or waste(extent(along), f.lanes) > RAGGED:
+        return False
+    axes = _two_axes(n, along)
+    return len(axes) == 2 and min(map(extent, axes)) <= FEW and all(b.dtype is n.expr.dtype for b, _ in _reads(n, along))
+
+
 def _are_packed(f: StartFacts, nest: Nest, along: Node) -> bool:
     """Whether panels of one matrix are quicker for all but few rows: two matrices of numbers as they are, with few registers (and sums that
     take few of them), or where rows are no halves of lines long, so that almost every vector lies in two lines."""

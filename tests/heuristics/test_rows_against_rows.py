@@ -49,6 +49,21 @@ def test_few_rows_against_rows_are_not_packed(level: str) -> None:
     assert any(o.op == "STAGE" for o in quick_starts(kernel, target)[0]) == (level != "x86-64-v2")
 
 
+@pytest.mark.parametrize("level", ["x86-64-v2", "znver4", "cascadelake"])
+@pytest.mark.parametrize(("m", "n", "k"), [(4, 512, 128), (8, 256, 64), (12, 1000, 300)])
+def test_few_rows_are_not_transposed_in_registers(level: str, m: int, n: int, k: int) -> None:
+    """Lanes along the sum, though the model prices vectors that are transposed for less."""
+    target = targets.named(level)
+    kernel = normalise(named_kernels.make("matmul_nt", {"m": m, "n": n, "k": k}))
+    for first in (starts(kernel, target, 1)[0], quick_starts(kernel, target, 1)[0]):
+        assert [o.arg for o in first if o.op == "UPCAST" and o.on == "k"] == [target.lanes(float32)]
+
+
+def test_few_rows_against_weights_that_are_known_are_packed_once() -> None:
+    kernel = normalise(named_kernels.make("matmul_nt:constant=b", {"m": 8, "n": 256, "k": 128}))
+    assert any(o.op == "STAGE" for o in starts(kernel, targets.named("cascadelake"), 1)[0])
+
+
 def test_none_where_an_operand_lies_across_the_sum() -> None:
     target = targets.named("avx2")
     kernel = normalise(named_kernels.make("matmul", {"m": 8, "n": 512, "k": 512}))
