@@ -9,14 +9,14 @@ import pytest
 from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, quick_starts, starts
 from tilewright.heuristics.start import choose
+from tilewright.heuristics.start import contractions as products
 from tilewright.heuristics.start import trials as trials_of
-from tilewright.heuristics.start.contractions import contraction_guesses
 from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel, KernelBuilder, OptError, float32, int64, sym, tanh
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, opt, short
-from tilewright.opts.analysis.structure import contractions
+from tilewright.opts.analysis import structure
 
 WHERE = [
     ("znver5", "default", 2),
@@ -217,7 +217,7 @@ def test_of_planes_that_fill_the_first_cache_a_few_rows_are_staged() -> None:
 def test_a_worker_alone_packs_a_panel_for_all_rows() -> None:
     """Not for each tile of rows, which copies the matrix as often as there are tiles."""
     kernel, target = normalise(named_kernels.get("matmul").kernel({"m": 640, "n": 384, "k": 512})), targets.named("znver4")
-    c = contractions(kernel)[0]
-    assert not any(b.rows for b in contraction_guesses(c, target, 1)) and any(b.rows for b in contraction_guesses(c, target, 2))
+    c = structure.contractions(kernel)[0]
+    assert not any(b.rows for b in products.contraction_guesses(c, target, 1)) and any(b.rows for b in products.contraction_guesses(c, target, 2))
     opts = quick_starts(kernel, target, 1)[0]
     assert not any(o.op == "PARALLEL" and o.on == c.rows[0].arg.name for o in opts), short(opts)
