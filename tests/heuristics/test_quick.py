@@ -218,6 +218,8 @@ def test_a_worker_alone_packs_a_panel_for_all_rows() -> None:
     """Not for each tile of rows, which copies the matrix as often as there are tiles."""
     kernel, target = normalise(named_kernels.get("matmul").kernel({"m": 640, "n": 384, "k": 512})), targets.named("znver4")
     c = structure.contractions(kernel)[0]
-    assert not any(b.rows for b in products.contraction_guesses(c, target, 1)) and any(b.rows for b in products.contraction_guesses(c, target, 2))
+    assert not any(b.rows for b in products.contraction_guesses(c, target, 1)) and any(
+        b.rows for b in products.contraction_guesses(c, target, 2)
+    )
     opts = quick_starts(kernel, target, 1)[0]
     assert not any(o.op == "PARALLEL" and o.on == c.rows[0].arg.name for o in opts), short(opts)
