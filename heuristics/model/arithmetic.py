@@ -18,7 +18,7 @@ from ...opts.plans import DotPlan, StagePlan
 from ...opts.schedule import Scheduled
 from ..machine import Core, Dots, MachineModel
 from .code_length import added, evaluated
-from .loads import load_work, placed_by_data
+from .loads import evicted, load_work, placed_by_data
 from .loop_bodies import Body, BodyWork, one_body, trips, unforeseen
 from .pointwise import StoreWork, pointwise, stored
 from .shared_work import extreme_work, slow_work, times_computed, vectors_loaded, window_work
@@ -206,7 +206,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     plain = not inner and nest.expr.op == "load"  # what has no register is part of the instruction that uses it, in memory
     cycles = busy + (0.0 if plain else _spilled(body, space, accs + flags, unroll) * unroll)
     cycles += (core.branch if cycles < core.short or stored else 0.0) + unroll * unforeseen(s, nest, core)
-    cycles += core.final if early_exit(s, nest) is not None else 0.0
+    cycles += evicted(body) + (core.final if early_exit(s, nest) is not None else 0.0)
     hidden = trips(rest[-1:]) * cycles >= core.short  # (short inner loops are entered as often as those around them have iterations)
     entered = sum(trips(rest[:k]) for k in range(1 if hidden else max(1, len(rest)))) if rest or not again else 0
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry * entered)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import gcd, prod
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
-from ...ir.node import Node, axes_of, walk
+from ...ir.node import FUNCTIONS, PAIRED, Node, axes_of, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
 from ...opts.access import deinterleaved_step, grouped, rows, shuffles, transposable
@@ -105,19 +105,32 @@ def _apart(body: Body, indices: tuple[Node, ...]) -> int:
 def _aliasing(body: Body, buffer: Buffer, indices: tuple[Node, ...]) -> float:
     """How much dearer loads become when register copies read rows of a pitch that maps them to few sets of the L1."""
     core = body.core
-    if buffer.name in body.scheduled.stages:
-        return 1.0
-    worst = 1.0
-    ways = max(core.ways, body.scheduled.target.l1 // core.set_span)
-    for p in body.parts("upcast"):
-        if p is body.lane:
-            continue
-        pitch = (body.stride(buffer, indices, p) or 0) * buffer.dtype.size
+    spare = max((rows / sets - _ways(body) + core.spare_ways for rows, sets in _rows_in_sets(body, buffer, indices)), default=0.0)
+    return 1.0 + core.conflict * max(0.0, spare)
+
+
+def evicted(body: Body) -> float:
+    """Cycles of a step in which rows, read an element at a time, are fetched to the L1 again, because more of them meet one set than it
+    holds: each element of a line is read after the line has left."""
+    found = 0.0
+    for n in body.nest.loads:
+        buffer, indices, _ = load_parts(n)
+        if body.lane is None or body.stride(buffer, indices, body.lane) == 0:
+            found += max((rows - sets * _ways(body) for rows, sets in _rows_in_sets(body, buffer, indices)), default=0.0)
+    return body.core.refetched * max(0.0, found) * body.count(body.parts("unroll"))
+
+
+def _ways(body: Body) -> int:
+    return max(body.core.ways, body.scheduled.target.l1 // body.core.set_span)
+
+
+def _rows_in_sets(body: Body, buffer: Buffer, indices: tuple[Node, ...]) -> Iterator[tuple[int, int]]:
+    """(rows that register copies read side by side, sets of the L1 in which they are) for each part that copies go along."""
+    core = body.core
+    for p in body.parts("upcast") if buffer.name not in body.scheduled.stages else ():
+        pitch = 0 if p is body.lane else (body.stride(buffer, indices, p) or 0) * buffer.dtype.size
         if pitch >= core.spread:
-            sets = core.set_span // gcd(pitch, core.set_span)
-            if p.trips / sets > ways - core.spare_ways:
-                worst = max(worst, 1.0 + core.conflict * (p.trips / sets - ways + core.spare_ways))
-    return worst
+            yield p.trips, core.set_span // gcd(pitch, core.set_span)
 
 
 # page jumps -----------------------------------------------------------------------------------------------------------
@@ -147,15 +160,18 @@ def jump_cycles(
     count = len(s.registers(nest))
     near = sorted(steps[:count], key=lambda e: abs(e[1] or 0))
     costs = machine.jumps
+    found, kept = jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])], machine)
+    # (between elementary functions a processor does not see the next page early enough)
+    light = not any(e.op in FUNCTIONS | PAIRED for n in s.nests for e in walk(*n.evaluated))
+    shared = costs.shared * (costs.again if kept and light else 1.0)
     each = (
-        away * costs.far + (1.0 - away) * costs.shared
+        away * costs.far + (1.0 - away) * shared
         if is_far(s.target, shape, size)
-        else costs.shared
+        else shared
         if buffer_bytes(shape, size) > s.target.l2
-        else gone * costs.shared + (1.0 - gone) * costs.near
+        else gone * shared + (1.0 - gone) * costs.near
     )
     each = min(each, costs.asked) if asked else each
-    found = jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])], machine)
     return found * each / _windows(indices)  # (what windows share is near when the next one comes, and so is its page)
 
 
@@ -182,14 +198,15 @@ def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part], machine: 
     panel = plan.order == "panel"
     inside = sorted((step(p), p.trips) for p, _ in plan.parts) if panel else sorted((pitches[d] * size, n) for d, _, n, _ in plan.box)
     costs = machine.jumps
-    found = jumps(size, [*inside, *((step(p), p.trips) for p in reversed(around))], machine)
+    found, _ = jumps(size, [*inside, *((step(p), p.trips) for p in reversed(around))], machine)
     return found * (costs.copied if is_far(s.target, shape, size) else costs.near)
 
 
-def jumps(size: int, levels: Iterable[tuple[int, int]], machine: MachineModel = DEFAULT) -> float:
-    """Jumps to another page of an access of `size` bytes; `levels`: (stride in bytes, trips), innermost first."""
+def jumps(size: int, levels: Iterable[tuple[int, int]], machine: MachineModel = DEFAULT) -> tuple[float, bool]:
+    """Jumps to another page of an access of `size` bytes, and whether they come back to pages whose translations are kept; `levels`: (stride
+    in bytes, trips), innermost first."""
     costs, line = machine.jumps, machine.caches.line
-    run, streams, count = size, 1, 0.0
+    run, streams, count, kept = size, 1, 0.0, False
     for stride, trips in levels:
         if trips <= 1:
             continue
@@ -197,6 +214,7 @@ def jumps(size: int, levels: Iterable[tuple[int, int]], machine: MachineModel = 
             if 0 < stride < line and count <= costs.kept:
                 count *= max(1.0, trips * stride / line) * costs.next_line
             elif stride or count > costs.translations:
+                kept = kept or (stride < costs.page and count <= costs.translations)
                 count *= trips
         elif stride <= max(run, line):  # (components of a group share lines)
             run = max(run, stride) + stride * (trips - 1)
@@ -204,7 +222,7 @@ def jumps(size: int, levels: Iterable[tuple[int, int]], machine: MachineModel = 
             streams *= trips
         else:
             count = streams * trips * min(1.0, stride / costs.page)
-    return count if count > costs.translations else 0.0
+    return (count, kept) if count > costs.translations else (0.0, kept)
 
 
 def _pitches(shape: tuple[int | Node, ...]) -> list[int]:

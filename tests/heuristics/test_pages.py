@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tilewright import named_kernels
+from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.model import estimate
 from tilewright.heuristics.model.loads import jumps
 from tilewright.heuristics.start import starts
+from tilewright.ir import KernelBuilder, exp, float32
 from tilewright.ir.normal_form import normalise
-from tilewright.opts import opt
+from tilewright.opts import opt, parse
 from tilewright.opts.apply_options import apply
 from tilewright.targets import named
 
@@ -30,16 +32,52 @@ ROW = 1 << 14
     ],
 )
 def test_jumps(levels, expected):
-    assert jumps(4, levels) == expected
+    assert jumps(4, levels)[0] == expected
 
 
 def test_streams_beyond_the_prefetchers_cost_by_the_line():
     """Element by element along 40 rows that lie apart: a jump for a line, not for an element, and a cheaper one, within a page."""
     apart = 12_000
-    assert jumps(4, [(apart, 28), (4, 3000)]) == 0
-    found = jumps(4, [(apart, 40), (4, 3000)])
+    assert jumps(4, [(apart, 28), (4, 3000)])[0] == 0
+    found, _ = jumps(4, [(apart, 40), (4, 3000)])
     assert 40 * 3000 * 4 / 64 * 0.2 < found < 40 * 3000 * 4 / 64
-    assert jumps(4, [(ROW, 24), (4, 4096)]) > 0  # strides of whole pages share the first cache's sets
+    assert jumps(4, [(ROW, 24), (4, 4096)])[0] > 0  # strides of whole pages share the first cache's sets
+
+
+def test_a_sweep_comes_back_to_pages_while_their_translations_are_kept():
+    most = DEFAULT.jumps.translations
+    assert jumps(4, [(4, 64), (ROW, most), (256, 64)])[1]
+    assert not jumps(4, [(4, 64), (ROW, 2 * most), (256, 64)])[1]  # the first is gone when the second strip begins
+    assert not jumps(4, [(4, 64), (ROW, most), (most * ROW, 8)])[1]  # other pages each time
+
+
+def columns(m, opts, function=False):
+    """Seconds that the model for Zen 4 gives sums of m rows of 1,400 columns."""
+    kb = KernelBuilder("columns")
+    i, j = kb.axis("m", m), kb.axis("n", 1400)
+    x = kb.input("x", (m, 1400), float32)[i, j]
+    kb.store("y", float32, (1400,), (j,), kb.sum("s", (j,), i, exp(x) if function else x)[j])
+    return estimate(apply(normalise(kb.build()), parse(opts), named("znver4")))
+
+
+def test_strips_of_few_pages_in_the_last_cache_are_cheap_on_zen_4():
+    strips, rows = "Un128 Pn", "Un128 Mm<n"
+    assert columns(1000, strips) < columns(1000, rows) and columns(1800, strips) > columns(1800, rows)
+    # between functions a page is far either way
+    assert columns(1300, strips) > 1.6 * columns(1000, strips) and columns(1300, strips, True) < 1.35 * columns(1000, strips, True)
+
+
+def test_rows_beyond_the_ways_of_the_first_cache_are_fetched_again():
+    """Rows of 4 KiB begin in one set. Those of a tile are read an element at a time, so each line is wanted sixteen times."""
+
+    def ratio(k):
+        kernel = normalise(named_kernels.make("matmul", {"m": 416, "n": 1024, "k": k}, "float32"))
+        tall, wide = (
+            estimate(apply(kernel, parse(f"Um{m} Un{n} Tn256 Pn Rk2 Tk512 Mk<m Sb@k"), named("znver4"))) for m, n in ((13, 32), (6, 64))
+        )
+        return tall / wide
+
+    assert ratio(1024) > 1.05 > 1.0 > ratio(1056)
 
 
 def thin(rows):
