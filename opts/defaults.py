@@ -177,6 +177,8 @@ def _elements(x: AccessPattern) -> int:
 FAR = 4
 """A second cache over the bytes of narrow rows from which on they are taken to come from memory: between two calls others use it, and where
 they do not, several rows at once save 0 to a third of the time."""
+LONG_ROW = 512
+"""Bytes of a row from which on it is a stream of its own."""
 
 
 def one_by_one(kernel: Kernel, target: Target, n: Nest, a: Node) -> bool:
@@ -186,12 +188,15 @@ def one_by_one(kernel: Kernel, target: Target, n: Nest, a: Node) -> bool:
     if n.kind != "reduce":
         return False
     read = [x for x in accesses(kernel, n) if not x.store and _along(x, n)]
-    rows = [x.buffer for x in read if x.strides.get(a)]
+    long = prod(extent(r) for r in n.reduce_axes)
+    rows = [x.buffer for x in read if x.strides.get(a) and long * x.buffer.dtype.size >= LONG_ROW]
     sizes = {b: buffer_bytes(b.shape, b.dtype.size) for b in rows}
     if any(b.dtype.size < 4 and FAR * size > target.l2 for b, size in sizes.items()):
         return True
+    if not target.reads_rows_alone or sum(m.kind == "reduce" for m in nests(kernel)) > 1:  # (several sums of a row share what is read)
+        return False
     shared = sum(buffer_bytes(x.buffer.shape, x.buffer.dtype.size) for x in read if not x.strides.get(a))
-    return target.reads_rows_alone and 2 * shared < target.l1 and any(size > target.l2 for size in sizes.values())
+    return 2 * shared < target.l1 and any(size > target.l2 for size in sizes.values())
 
 
 def _along(x: AccessPattern, n: Nest) -> bool:
