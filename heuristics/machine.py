@@ -460,19 +460,20 @@ ZEN3 = replace(
     caches=replace(ZEN.caches, l3=21.0),
     jumps=replace(ZEN.jumps, far=46.0),
 )
-"""Zen 3, which divides and takes roots twice as fast as that Xeon (`benchmarks/calibrate.py`): 61 GB/s from the last cache.
-Sums down strips of 64 bytes of 3 MB take 83 us there, where whole rows take 67; of 8 MB 230 and 170; and in memory a jump between pieces of 64 bytes takes 9 ns, between pieces of 256 15 (all measured)."""
+"""Zen 3, which divides and takes roots twice as fast as that Xeon (`benchmarks/calibrate.py`): 61 GB/s from the last cache. Sums down
+strips of 64 bytes of 3 MB take 83 us there, where whole rows take 67; of 8 MB 230 and 170; and in memory a jump between pieces of 64
+bytes takes 9 ns, between pieces of 256 15 (all measured)."""
 
 ZEN4 = replace(
     ZEN,
     core=Core(issue=4.0, spill_carried=1.0, whole=32),
     jumps=replace(ZEN.jumps, asked=150.0, again=0.1, translations=1200),
 )
-"""Zen 4, which multiplies and adds, or loads, one vector of 64 bytes a cycle, or two of 32 (AMD's manual). Strips of up to about 1,150 rows,
-each in another page of the last cache, are summed in 0.87 of the time that whole rows take, of 1,300 in 1.06, of 2,000 in 1.2 (measured). Requests for the rows
-that come next (CACHE with prefetch) are short streams too: 50 ns for each (measured on sums of rows of 4 KiB, two rows
-at once; one row at a time comes at 45 GB/s). It takes six instructions a cycle, where that Xeon takes four; and what is stored on the stack
-is there for the next load by its address's registers, without a wait for the cache."""
+"""Zen 4, which multiplies and adds, or loads, one vector of 64 bytes a cycle, or two of 32 (AMD's manual). Strips of up to about 1,150
+rows, each in another page of the last cache, are summed in 0.87 of the time that whole rows take, of 1,300 in 1.06, of 2,000 in 1.2
+(measured). Requests for the rows that come next (CACHE with prefetch) are short streams too: 50 ns for each (measured on sums of rows of
+4 KiB, two rows at once; one row at a time comes at 45 GB/s). It takes six instructions a cycle, where that Xeon takes four; and what is
+stored on the stack is there for the next load by its address's registers, without a wait for the cache."""
 
 PROCESSORS = {"znver3": ZEN3, "znver4": ZEN4, "znver*": ZEN}
 """By LLVM's name of the processor, or a pattern of names; `machine.DEFAULT` for any other."""
