@@ -252,11 +252,13 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
         live = accs + (dots.held + (body.dot.row.halves - 1) * (dots.narrow + body.count(lanes)))
     if unroll > 1 and body.dot is None and _slides(body):  # what one step reads is read again by the next, and kept
         live += (unroll - 1) * body.count(lanes) // core.overlap
-    spare = core.spare_registers - body.scheduled.target.broadcasts_operands
-    over = max(0, live - (registers - registers // core.large_file * spare))
+    large, spare = registers // core.large_file, core.spare_registers - body.scheduled.target.broadcasts_operands
+    over = max(0, live - (registers - large * spare))
     # where steps are unrolled, the compiler moves the loads of one before the last products of another, and then
     # about all of them are spilled as soon as the file is nearly full
-    return max((core.spill_apart if apart else core.spill) * over, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
+    hidden = large * (core.product_file - core.large_file) if all(x.op == "load" for x in body.nest.expr.src) else 0
+    each = core.spill_apart * over if apart else core.spill * max(0, over - hidden)
+    return max(each, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
 
 
 def _slides(body: Body) -> bool:

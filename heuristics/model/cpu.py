@@ -462,11 +462,15 @@ def estimate(scheduled: Scheduled, threads: int = 1, limits: Bandwidth | None = 
     return total
 
 
+_ITS_OWN = "div", "sqrt", "whole", "product_file", "spill_unrolled"
+"""What each processor has its own numbers of."""
+
+
 @cache
 def _counted_as(cpu: str) -> MachineModel:
     """The machine of a processor: most instructions are counted from options as a Xeon takes them."""
     mine = machine_of(cpu)
-    core = replace(DEFAULT.core, div=mine.core.div, sqrt=mine.core.sqrt, whole=mine.core.whole)
+    core = replace(DEFAULT.core, **{name: getattr(mine.core, name) for name in _ITS_OWN})
     return replace(DEFAULT, core=core, caches=mine.caches, jumps=mine.jumps)
 
 

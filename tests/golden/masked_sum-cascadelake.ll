@@ -9,7 +9,7 @@ define void @masked_sum_p0(ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi)
   call void @masked_sum_p0.items(ptr %x.p, ptr %work, i64 %n.s, i64 %lo, i64 %hi)
   ret void
 }
-define internal void @masked_sum_p0.items(ptr noalias readonly %x.p, ptr noalias %work, i64 %n.s, i64 %lo, i64 %hi) #0 {
+define internal void @masked_sum_p0.items(ptr noalias readonly %x.p, ptr noalias %work, i64 %n.s, i64 %lo, i64 %hi) alignstack(64) #0 {
 entry:
   %some = icmp slt i64 %lo, %hi
   br i1 %some, label %items, label %done

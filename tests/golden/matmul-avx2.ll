@@ -9,7 +9,7 @@ define void @matmul_p0(ptr %bufs, ptr %vars, ptr %scratch, i64 %lo, i64 %hi) #0 
   call void @matmul_p0.items(ptr %A.p, ptr %B.p, ptr %C.p, ptr %scratch, i64 %lo, i64 %hi)
   ret void
 }
-define internal void @matmul_p0.items(ptr noalias readonly %A.p, ptr noalias readonly %B.p, ptr noalias %C.p, ptr noalias %scratch, i64 %lo, i64 %hi) #0 {
+define internal void @matmul_p0.items(ptr noalias readonly %A.p, ptr noalias readonly %B.p, ptr noalias %C.p, ptr noalias %scratch, i64 %lo, i64 %hi) alignstack(32) #0 {
 entry:
   %some = icmp slt i64 %lo, %hi
   br i1 %some, label %items, label %done
