@@ -226,10 +226,12 @@ def _listed(outs: Sequence[TensorNode], numerics: Numerics, device: str) -> Call
 
 def checked_last(calls: Sequence[Call]) -> list[Call]:
     """The calls with the check of indices behind all kernels, which then are one native call: they read nothing outside of an array, and write
-    to nothing that was there before. As they are where other calls are not kernels: one might not end, or fail, for a wrong index."""
+    to nothing that was there before. As they are where other calls are not kernels (one might not end, or fail, for a wrong index), and where
+    a kernel of the user's relies on a range: it reads wherever its input says."""
     checks = [c for c in calls if isinstance(c, NumpyCall) and c.name == CHECK]
     kernels = [c for c in calls if isinstance(c, KernelCall)]
-    return [*kernels, *checks] if len(kernels) + len(checks) == len(calls) else list(calls)
+    relies = any(b.range is not None or b.ascending for c in kernels for b in c.kernel.inputs)
+    return list(calls) if relies or len(kernels) + len(checks) < len(calls) else [*kernels, *checks]
 
 
 # frozen weights -------------------------------------------------------------------------------------------------------

@@ -141,3 +141,12 @@ def test_offsets_that_are_known_at_a_call_ascend() -> None:
     for call in (lambda: once(x, wrong), lambda: loop(x, np.stack([wrong, wrong])), lambda: many(x, np.stack([wrong * 0, wrong]))):
         with pytest.raises(OutOfRangeError, match="one element of indptr is less than the one before"):
             call()
+
+
+def test_columns_that_are_computed_are_looked_at_before_they_are_read() -> None:
+    """The kernel reads wherever its columns say: a place far away would end the process."""
+    begins, columns, x = np.array([0, 1, 3]), np.array([0, 2, 1]), np.ones(3)
+    product = jit(lambda far, x: sparse.CSR(begins, columns * far, np.arange(3.0), shape=(2, 3)) @ x)
+    assert product(Tensor(np.int64(1)), x).tolist() == [0.0, 3.0]
+    with pytest.raises(OutOfRangeError, match="element of indices 2000000000 is out of range"):
+        product(Tensor(np.int64(10**9)), x)

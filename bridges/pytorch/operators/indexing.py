@@ -6,10 +6,14 @@ from typing import Any
 
 from .... import xp
 from ....tensor import Tensor, nn
+from ....tensor.graph.nodes import Scattered, walk
+from ....tensor.graph.primitives import scatter as scattered
+from ....tensor.graph.symbolic_sizes import symbolic
 from ....tensor.ops.indexing import within
+from ....tensor.running.numpy_evaluation import evaluate
 from .elementwise import as_tensor
 from .movement import key, steps
-from .table import as_result, of_one_type, operator, refuse, wanted
+from .table import as_result, of_one_type, operator, refuse, wanted, wide
 
 
 def _places(x: Tensor, indices: Any) -> tuple[Any, ...]:
@@ -50,6 +54,27 @@ def embedding(out: Any, /, weight: Tensor, indices: Tensor, padding_idx: int = -
     return nn.embedding(weight, strict(indices, weight, 0))
 
 
+@operator("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    out: Any, /, weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int = -1,
+) -> Any:  # fmt: skip
+    """Sums (mode 0) or means (mode 1) of bags of rows of a table that are equally long, as those of a matrix of places are."""
+    begins = offsets.node
+    if mode == 2 or padding_idx >= 0 or not indices.shape[0] or any(n.op == "slot" or symbolic(n.shape) for n in walk([begins])):
+        refuse("embedding_bag of largest rows, with padding, or of bags whose ends are data")
+    ends = [*evaluate([begins])[0].tolist(), *([] if include_last_offset else [indices.shape[0]])]
+    size = ends[1]
+    if ends != list(range(0, indices.shape[0] + 1, size or 1)):
+        refuse("embedding_bag of bags that are not equally long")
+    rows = wide(nn.embedding(weight, strict(indices, weight, 0).reshape((len(ends) - 1, size))))
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape((len(ends) - 1, size, 1))
+    bags = xp.arange(out[1].shape[0], dtype="int64") // size
+    total, lengths = rows.sum(axis=1), xp.full((len(ends) - 1,), size if mode else 0, dtype="int64")
+    return total / size if mode else total, bags, lengths, lengths
+
+
 def _changed(x: Tensor, at: Any, values: Any) -> Tensor:
     copy: Tensor = x.__copy__()
     copy[at] = values
@@ -74,6 +99,42 @@ def scatter_add(out: Any, /, x: Tensor, dim: int, index: Tensor, src: Tensor) ->
     ):
         refuse("scatter_add of a part")
     return x.scatter_add(strict(index, x, dim), src, axis=dim)
+
+
+@operator("scatter_reduce.two")
+def scatter_reduce(out: Any, /, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """Elements combined at places along one axis, with what was there or (not `include_self`) instead of it."""
+    of_one_type(x, src)
+    if not x.ndim or index.shape != src.shape or any(a != b for i, (a, b) in enumerate(zip(x.shape, index.shape)) if i != dim % x.ndim):
+        refuse("scatter_reduce of a part")
+    if reduce == "mean" and not x.dtype.is_float:
+        refuse("means of integers")
+    place = Tensor.of(strict(index, x, dim).node)
+
+    def put(combine: str, values: Tensor) -> Tensor:
+        return Tensor.of(scattered(values.node, Scattered.along(combine, index.shape, dim % x.ndim), (place.node,), x.shape))
+
+    combine = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}[reduce]
+    found = put(combine, wide(src))
+    if include_self:
+        found = {"add": xp.add, "mul": xp.multiply, "max": xp.maximum, "min": xp.minimum}[combine](x, found)
+    if include_self and reduce != "mean":
+        return found
+    count = put("add", xp.ones(src.shape, dtype="int32"))
+    if reduce == "mean":
+        found = found / (count + 1 if include_self else count.maximum(1)).astype(found.dtype)
+    return found if include_self else xp.where(count > 0, found, x)
+
+
+@operator("index_reduce")
+def index_reduce(out: Any, /, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    """Slices combined at places of one axis."""
+    if not x.ndim or index.ndim != 1:
+        refuse("index_reduce without dimensions")
+    along = [1] * x.ndim
+    along[dim] = index.shape[0]
+    everywhere = index.reshape(tuple(along)).expand(tuple(source.shape))
+    return scatter_reduce(out, x, dim, everywhere, source, reduce, include_self=include_self)
 
 
 @operator("scatter.value", "scatter.src")

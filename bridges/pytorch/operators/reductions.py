@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .... import xp
 from ....tensor import Tensor, nn
+from ....tensor.ops.reduction import cumulative_max, cumulative_min
 from .elementwise import truth
-from .table import as_result, axes, of_floats, operator, wanted, wide
+from .table import as_result, axes, of_floats, operator, refuse, wanted, wide
 
 
 @operator("sum", "sum.dim_IntList")
@@ -146,6 +148,29 @@ def cumsum(out: Any, /, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
 def cumprod(out: Any, /, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
     """Running products."""
     return as_result(x, out).cumprod(dim) if x.ndim else as_result(x, out)
+
+
+def _extremes_so_far(x: Tensor, dim: int, running: Callable[..., Any]) -> Any:
+    """Running extremes, and the last place of each. (What is no number is an extreme from there on.)"""
+    if not x.ndim or x.dtype.name == "bool":
+        refuse("a scan of truth values, or without dimensions")
+    found, along = Tensor.of(running(x.node, axis=dim % x.ndim)), [1] * x.ndim
+    along[dim] = x.shape[dim]
+    places = xp.arange(x.shape[dim], dtype="int64").reshape(tuple(along))
+    last = xp.where((x == found) | (x != x), places, 0)
+    return found, Tensor.of(cumulative_max(last.node, axis=dim % x.ndim))
+
+
+@operator("cummax")
+def cummax(out: Any, /, x: Tensor, dim: int) -> Any:
+    """Largest elements so far, and their places."""
+    return _extremes_so_far(x, dim, cumulative_max)
+
+
+@operator("cummin")
+def cummin(out: Any, /, x: Tensor, dim: int) -> Any:
+    """Smallest elements so far, and their places."""
+    return _extremes_so_far(x, dim, cumulative_min)
 
 
 @operator("_softmax")
