@@ -14,7 +14,7 @@ from .graph.primitives import host
 from .graph.source_lines import at, user_line
 from .lift import one_device
 from .running.effects import PRINT, after_others, effects
-from .running.observers import NANS
+from .running.observers import looking_for_nans
 from .tensor import Tensor
 from .trees import flatten, unflatten
 
@@ -76,8 +76,5 @@ def nans() -> Iterator[None]:
 
     Graphs are checked when they are computed. Functions under `jit` run as they are written, kernel after kernel, and are not captured: that
     is slow, and as exact as ever. A NaN that was given is passed on; it is what makes one of none that counts."""
-    before, NANS.on = NANS.on, True
-    try:
+    with looking_for_nans(True):
         yield
-    finally:
-        NANS.on = before

@@ -108,8 +108,8 @@ class TensorHandle:
     def of_array(cls, array: Array) -> Self:
         """A handle on what NumPy computed. It gets a node when it is asked for one."""
         new = cls.__new__(cls)
-        new.known, new.device, new.grad, new.links, new.requires_grad, new.constant = array, "cpu", None, None, False, None
-        new.deferred = None
+        new.known, new.device, new.requires_grad = array, "cpu", False
+        new.grad = new.links = new.constant = new.deferred = None
         return new
 
     @classmethod
@@ -325,9 +325,13 @@ class TensorHandle:
 
     # protocols ----------------------------------------------------------------------------------------------------
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        known = self.known
+        if known is not None and dtype is None and copy is None and thread.capture is None and known.flags.carray:
+            self.constant = None
+            return known
         import numpy as np
 
-        if self.known is None and _differentiated(self.node):
+        if known is None and _differentiated(self.node):
             raise UsageError(
                 f"an array of a tensor whose gradient is being taken, which would have none: use the tensor, or .detach(){at(user_line())}"
             )

@@ -230,6 +230,12 @@ def _quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], 
     return quick(function, swapped)
 
 
+def _in_memory(function: Callable[..., Any]) -> Callable[[Any, Any], bool]:
+    from .frontends.small_operations import in_memory
+
+    return in_memory(function)
+
+
 def all_lifted(*functions: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     """Several functions, `lifted`."""
     return tuple(map(lifted, functions))
@@ -268,9 +274,15 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
 def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     """An operator whose result becomes the tensor's own value, in the tensor's type where that is of the result's kind. Raises UsageError where shape or type would change."""
     call = operator(function)
+    done: Callable[[Any, Any], bool] | None = None
 
     def method(self: Any, other: Any) -> Any:
+        nonlocal done
+        if done is None:
+            done = _in_memory(function)
         with lock_of(self):
+            if done(self, other):
+                return self
             out = call(self, other)
             if out is NotImplemented:
                 return out

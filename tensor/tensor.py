@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 from operator import mul
-from typing import Any
+from typing import Any, cast
 
 from ..ir.dtypes import DType
+from .elements import chosen, element, known_item, stored
 from .frontends import moved as V
 from .frontends.einops_backend import register
 from .frontends.numpy_functions import array_function, array_ufunc, reduction, rounded_to
@@ -31,7 +32,7 @@ from .running import buffers
 from .running.assignment import lock_of
 from .running.current_capture import current, thread
 from .trees import Structure, flatten, unflatten
-from .views import Sliced, at_once, element, is_part, known_item, link, pythons, write, written
+from .views import Sliced, at_once, is_part, link, pythons, write, written
 
 as_node = node_of
 
@@ -77,6 +78,9 @@ class Tensor(TensorHandle):
         known: Tensor | None = known_item(self, key)
         if known is not None:
             return known
+        if type(key) is Tensor:
+            known = chosen(self, key)
+            return known if known is not None else cast(Tensor, _getitem(self, key))
         key = pythons(key)
         if is_part(key, len(self.shape)):
             part: Tensor = _getitem(self, key)
@@ -86,6 +90,8 @@ class Tensor(TensorHandle):
         return found if found is not None else _getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if stored(self, key, value):
+            return
         links = value.links if isinstance(value, Tensor) else None
         if links is not None and links.base is self and type(links.place) is Sliced and links.place.key == key:
             return  # x[key] += y: the part was written to already

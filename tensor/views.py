@@ -17,12 +17,12 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial, wraps
-from math import prod
 from numbers import Integral
 from types import EllipsisType, NoneType
 from typing import Any, Protocol
 
 from ..ir.errors import OutOfRangeError, UsageError
+from ..plan.array_arguments import address
 from .graph.nodes import TensorNode
 from .graph.primitives import reshape
 from .graph.source_lines import with_line
@@ -36,7 +36,8 @@ from .running import buffers
 from .running.assignment import assign, followed, lock_of
 from .running.buffers import TensorBuffer
 from .running.current_capture import current, thread
-from .running.numpy_share import kernels_only
+from .running.numpy_share import ENVIRONMENT, SMALL, kernels_only
+from .running.observers import WATCH
 from .running.pools import COUNTED, POOLED_FROM
 
 BASIC = frozenset({int, slice, NoneType, EllipsisType})
@@ -73,7 +74,7 @@ class Sliced:
         return setitem(base, self.key, view)
 
     def array(self, base: Any) -> Any:
-        return base[self.key if _basic(self.key) else _plain(self.key)]
+        return base[self.key if basic(self.key) else _plain(self.key)]
 
 
 class Reshaped:
@@ -156,6 +157,8 @@ class Links:
 
 def pythons(key: Any) -> Any:
     """A key with Python's own numbers in place of NumPy's, which name parts likewise; itself, where there is none."""
+    if basic(key):
+        return key
     if type(key) is not tuple:
         return int(key) if isinstance(key, Integral) and not isinstance(key, int) else key
     parts = tuple(map(pythons, key))
@@ -185,13 +188,14 @@ def link(part: Any, base: Any, place: ViewPlace) -> None:
         links.parts.append(weakref.ref(part))
 
 
-def reshaping(call: Callable[..., Any], rows: bool = False) -> Callable[..., Any]:
+def reshaping(call: Callable[..., Any], array: Callable[..., Any] | None = None, rows: bool = False) -> Callable[..., Any]:
     """A function to another shape, whose results are views where NumPy's are: where elements follow each other evenly (`rows`: row by row,
-    without gaps)."""
+    without gaps). `array`: the same of arrays, where it needs no more than they do."""
 
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
-        out = call(x, *args, **kwargs)
+        known = None if array is None else _moved_array(x, array, args, kwargs)
+        out = call(x, *args, **kwargs) if known is None else type(x).of_array(known)
         if type(out) is not type(x) or (kwargs and kwargs.get("copy") is True):
             return out
         known = out.known
@@ -211,16 +215,34 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
 
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
-        out = call(x, *args, **kwargs)
+        known, before = _moved_array(x, moved, args, kwargs), x.known
+        out = call(x, *args, **kwargs) if known is None else type(x).of_array(known)
         if type(out) is type(x):
-            if out is x or (out.known is None and out.node is x.node):
+            known = out.known
+            same = out is x or (known is None and out.node is x.node)
+            if same:
                 out = type(x).of(x.node, x.device)
-            link(
-                out, x, (PermutedPairs if x.complex_class else Permuted)(partial(_moved, moved, args, kwargs) if args or kwargs else moved)
-            )
+            elif known is not None and before is not None:
+                same = known.shape == before.shape and known.strides == before.strides
+            if same or len(out.shape) < 2:  # (the order of dimensions stays what it was)
+                place: ViewPlace = Reshaped((*out.shape, 2) if x.complex_class else out.shape)
+            else:
+                place = (PermutedPairs if x.complex_class else Permuted)(partial(_moved, moved, args, kwargs) if args or kwargs else moved)
+            link(out, x, place)
         return out
 
     return method
+
+
+def _moved_array(x: Any, moved: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What a function that only moves elements makes of what NumPy computed; None where a graph has to be built, and for what it refuses."""
+    known = x.known
+    if known is None or x.constant is not None or x.complex_class or thread.capture is not None or WATCH.busy or SMALL in ENVIRONMENT:
+        return None
+    try:
+        return moved(known, *args, **kwargs)
+    except (ValueError, TypeError, IndexError):
+        return None
 
 
 def _moved(moved: Callable[..., Any], args: Any, kwargs: Any, array: Any) -> Any:
@@ -238,13 +260,23 @@ def _lineage(tensor: Any) -> tuple[list[ViewPlace], Any]:
 
 def _laid(places: Sequence[ViewPlace], root: Any, memory: Any) -> Any:
     """An array that lies in `memory` as a view does in its root. Its elements are not to be read."""
-    from numpy.lib.stride_tricks import as_strided
+    from numpy import asarray
 
     sizes = (*map(most, root.shape), *((2,) if root.complex_class else ()))  # (a complex tensor's memory has its pairs at its end)
-    array = as_strided(memory, sizes, [prod(sizes[i + 1 :]) for i in range(len(sizes))])
+    array = asarray(_Laid(sizes, memory))
     for p in reversed(places):
         array = _at_most(p).array(array)
     return array
+
+
+class _Laid:
+    """Rows of bytes that begin where `memory` does, which is shorter. (`as_strided` takes five times as long.)"""
+
+    __slots__ = ("__array_interface__", "memory")
+
+    def __init__(self, sizes: tuple[int, ...], memory: Any) -> None:
+        self.memory = memory
+        self.__array_interface__ = {"shape": sizes, "typestr": "|i1", "data": (address(memory), False), "version": 3}
 
 
 def _shared(tensor: Any, known: Any, rows: bool) -> bool:
@@ -423,7 +455,7 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     if not _ready(root):
         return False
     try:
-        at = key if _basic(key) else _plain(key)
+        at = key if basic(key) else _plain(key)
         given = value if type(value) in _NUMBERS else _plain(value)
         constant = None
         if root.known is not None:
@@ -481,57 +513,9 @@ def at_once(tensor: Any) -> bool:
     return thread.capture is None and tensor.device == "cpu" and not tensor.requires_grad and not kernels_only()
 
 
-def _basic(key: Any) -> bool:
+def basic(key: Any) -> bool:
     """Whether a key is one of Python's own numbers and slices."""
     return type(key) in BASIC or (type(key) is tuple and BASIC.issuperset(map(type, key)))
-
-
-def known_item(tensor: Any, key: Any) -> Any:
-    """What a key of numbers and slices names of what NumPy computed: a view, or an element. None where a graph has to be built, or is read."""
-    known = tensor.known
-    if known is None or thread.capture is not None or kernels_only():
-        return None
-    if type(key) not in BASIC and not (type(key) is tuple and BASIC.issuperset(map(type, key))):
-        return None
-    try:
-        found = known[key]
-    except (IndexError, TypeError, ValueError):
-        return None
-    kind = type(tensor)
-    if type(found) is not array_class():
-        return kind.of_array(found.__array__())
-    if tensor.constant is not None:
-        return None
-    part = kind.of_array(found)
-    link(part, tensor, Sliced(key))
-    return part
-
-
-def element(tensor: Any, key: Any) -> Any:
-    """The element that a key of numbers names, of a tensor with a node or a deferred one, where it is known; else None."""
-    deferred = tensor.deferred
-    data = None if deferred is not None else tensor.node.data
-    if deferred is None and (data is None or tensor.node.tracked):
-        return None
-    try:
-        value: Any = deferred.element(_place(key, deferred.shape)) if data is None else data.array[key]
-    except IndexError:
-        return None
-    if getattr(value, "shape", None) != ():
-        return None
-    if value.dtype.num < len(buffers.TYPES):
-        return type(tensor).of_array(value.__array__())
-    buffer = buffers.new((), tensor.dtype, "cpu", ("", 0))
-    buffer.array[...] = value
-    return type(tensor).of(leaf(buffer))
-
-
-def _place(key: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A key of numbers as a place of an array, counted from its beginning. Raises IndexError for other keys, and outside of the array."""
-    at = key if type(key) is tuple else (key,)
-    if len(at) != len(shape) or not all(type(i) is int and -n <= i < n for i, n in zip(at, shape, strict=True)):
-        raise IndexError
-    return tuple(i % n for i, n in zip(at, shape, strict=True))
 
 
 def _plain(x: Any) -> Any:

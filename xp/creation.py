@@ -10,7 +10,7 @@ from ..ir.dtypes import DType, DTypeLike, bool_
 from ..tensor import Tensor
 from ..tensor.frontends.exchange import imported
 from ..tensor.graph.promotion import DEFAULT_INT, default_float, dtype_of
-from ..tensor.leaves import as_array, from_numpy, gpu_of, lent, shares
+from ..tensor.leaves import array_class, array_leaf, as_array, from_numpy, gpu_of, lent, shares
 from ..tensor.lift import lifted
 from ..tensor.ops import creation as C
 from ..tensor.running.buffers import small
@@ -33,15 +33,21 @@ def _made(function: Callable[..., Any], device: str | None, *args: Any, **kwargs
 def asarray(obj: Any, /, *, dtype: Kind = None, device: str | None = None, copy: bool | None = None) -> Tensor:
     """A tensor of an array, nested lists, numbers or anything with the buffer protocol. An array of NumPy's that is row-major
     is used where it lies, unless `copy`; with copy=False it must be so (ValueError)."""
-    kind = None if dtype is None else dtype_of(dtype)
     if isinstance(obj, Tensor):
-        return _of_tensor(obj, kind, device, copy)
+        if dtype is None and copy is None and (device is None or device == obj.device):
+            return obj
+        return _of_tensor(obj, None if dtype is None else dtype_of(dtype), device, copy)
+    kind = None if dtype is None else dtype_of(dtype)
+    plain = type(obj) is array_class()
+    if copy is None and (device is None or device == "cpu") and thread.capture is None:
+        if plain and dtype is None and small(obj):
+            return Tensor.of_array(obj)
+        if (known := _known(obj, kind)) is not None:
+            return Tensor.of_array(known)
+    if plain and copy is not False and obj.dtype.kind != "c" and (kind is None or obj.dtype is kind.np):
+        return Tensor.of(array_leaf(obj.copy() if copy else obj, device or "cpu"), device or "cpu")
     import numpy as np
 
-    if type(obj) is np.ndarray and dtype is None and device is None and copy is None and small(obj) and thread.capture is None:
-        return Tensor.of_array(obj)
-    if device is None and copy is None and thread.capture is None and (known := _known(obj, kind)) is not None:
-        return Tensor.of_array(known)
     shared = shares(obj)
     if copy is False and not shared:
         raise ValueError("asarray: a list or number has no memory to share; leave copy as None")
@@ -66,9 +72,10 @@ def _known(obj: Any, kind: DType | None) -> Any:
     if of not in _NUMBERS:
         array = np.array(obj) if isinstance(obj, np.generic) else None
         return array if array is not None and small(array) and kind in (None, dtype_of(array.dtype)) else None
-    kind = kind or _NUMBERS[of]()
+    if kind is None:
+        kind = _NUMBERS[of]()
     if (
-        any(type(x) is not of for x in numbers)
+        (numbers is obj and any(type(x) is not of for x in numbers))
         or kind.narrow
         or not (kind.is_float or (of is not float and kind.is_int) or (of is bool and kind is bool_))
     ):

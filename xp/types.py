@@ -107,18 +107,25 @@ def can_cast(from_: Any, to: DType, /) -> bool:
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The type of an operation on tensors, types and Python numbers."""
-    kinds = [_type(a) for a in arrays_and_dtypes if not isinstance(a, (bool, int, float, complex))]
-    if kinds and len(kinds) == len(arrays_and_dtypes) and kinds.count(kinds[0]) == len(kinds):
-        return kinds[0]
+    return _common(tuple([type(a) if isinstance(a, _NUMBERS) else _type(a) for a in arrays_and_dtypes]), default_float())
+
+
+_NUMBERS = (bool, int, float, complex)
+
+
+@cache
+def _common(given: tuple[Any, ...], floats: DType) -> DType:
+    """The type that types have in common with classes of Python numbers, where floats without a type are `floats`."""
+    kinds = [k for k in given if isinstance(k, DType)]
     if not kinds:
         raise ValueError("result_type: at least one tensor or type is needed")
     out = REAL.get(kinds[0], kinds[0])
     for k in kinds[1:]:
         out = promote(out, REAL.get(k, k))
-    for a in arrays_and_dtypes:
-        if isinstance(a, (bool, int, float, complex)):
-            out = of_scalar(a.real if isinstance(a, complex) else a, out)
-    if any(k in REAL for k in kinds) or any(isinstance(a, complex) for a in arrays_and_dtypes):
+    numbers = [k for k in given if not isinstance(k, DType)]
+    for k in numbers:
+        out = of_scalar(0.0 if issubclass(k, complex) else k(), out)
+    if any(k in REAL for k in kinds) or any(issubclass(k, complex) for k in numbers):
         out = to_float(out)
         return COMPLEX.get(out, D.complex64)
     return out

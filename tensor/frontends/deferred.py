@@ -23,6 +23,7 @@ from ...ir.dtypes import DType
 from ...ir.dtypes import dtype as type_named
 from ...ir.errors import TilewrightError
 from ...log import logger
+from ...plan.array_arguments import address
 from ..fusion.call_list import KernelCall, leaves_of
 from ..graph.captured_numbers import exact_number
 from ..graph.nodes import Slot, TensorNode, interned_in, make
@@ -251,7 +252,7 @@ class _Program:
                 for p, shape, kind, count in rooms:
                     out = room(shape, kind, count)
                     arrays[p] = np.empty(shape, kind) if out is None else out
-                at = [arrays[p].__array_interface__["data"][0] for p in places]
+                at = [address(arrays[p]) for p in places]
                 if WATCH.observer is None:
                     call(*at)
                 else:

@@ -52,11 +52,33 @@ def _swapped(array: Any) -> Any:
     return array.swapaxes(-1, -2)
 
 
-reshape, ravel = reshaping(lifted(_reshape, M.reshape_to)), reshaping(lifted(_ravel, M.flatten), rows=True)
-reshape_to, squeeze, expand_dims = (reshaping(lifted(f)) for f in (M.reshape_to, M.squeeze, M.expand_dims))
+def _two_swapped(array: Any) -> Any:
+    if array.ndim != 2:
+        raise ValueError("no matrix")
+    return array.T
+
+
+def _reshaped(array: Any, *shape: Any) -> Any:
+    return array.reshape(*shape)
+
+
+def _squeezed(array: Any, axis: Any = None) -> Any:
+    return array.squeeze(axis)
+
+
+def _expanded(array: Any, /, axis: Any) -> Any:
+    rank = array.ndim + 1
+    if type(axis) is not int or not -rank <= axis < rank:
+        raise IndexError
+    return array[(*(slice(None),) * (axis % rank), None)]
+
+
+reshape, ravel = reshaping(lifted(_reshape, M.reshape_to), _reshaped), reshaping(lifted(_ravel, M.flatten), rows=True)
+reshape_to, squeeze = reshaping(lifted(M.reshape_to), _reshaped), reshaping(lifted(M.squeeze), _squeezed)
+expand_dims = reshaping(lifted(M.expand_dims), _expanded)
 permute, permute_dims = permuting(lifted(_permute, M.permute_dims), _transposed), permuting(lifted(M.permute_dims), _transposed)
 swapaxes, moveaxis = permuting(lifted(M.swapaxes), lambda a, i, j: a.swapaxes(i, j)), permuting(lifted(M.moveaxis), _moved)
-transposed, two_transposed = permuting(lifted(M.transposed), _swapped), permuting(lifted(M.two_transposed), _swapped)
+transposed, two_transposed = permuting(lifted(M.transposed), _swapped), permuting(lifted(M.two_transposed), _two_swapped)
 matrix_transpose = permuting(lifted(M.matrix_transpose), _swapped)
 expand = lifted(_expand, M.broadcast_to)
 

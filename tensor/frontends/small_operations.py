@@ -14,6 +14,7 @@ import numpy as np
 
 from ...ir.dtypes import DType
 from ...ir.errors import TilewrightError
+from ..elements import own_array
 from ..graph.nodes import constant_of
 from ..graph.nodes import leaf as bare_leaf
 from ..handle import Constant, TensorHandle
@@ -21,12 +22,13 @@ from ..ops import indexing as I
 from ..ops.complex_numbers import as_complex, memory_of, pairs_of
 from ..running import buffers
 from ..running.current_capture import thread
-from ..running.numpy_share import SMALL_ARRAY, kernels_only
+from ..running.numpy_share import ENVIRONMENT, SMALL, SMALL_ARRAY, kernels_only
 from ..running.observers import WATCH, timed
 from ..running.pools import COUNTED, POOLED_FROM, SOLE_REFERENCES, is_room
+from ..views import at_once as may_write
 from . import deferred as D
 from . import quick_arrays as Q
-from .small_rules import COMPLEX_RULES, PLAIN, RULES, UFUNCS, WEIGHTS, Array, Rule, fits
+from .small_rules import COMPLEX_RULES, PLAIN, RULES, UFUNCS, UNARY, WEIGHTS, Array, Rule, fits
 
 MOST_VIEWED = 1 << 40
 """Elements of an array of which a small part is taken, which costs nothing."""
@@ -170,8 +172,19 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
     """`at_once` of a function, which takes the shortest way where no argument is long, constant, deferred or a node."""
     tensor = TensorHandle.made_as
     of_array = tensor.of_array
+    ufunc, kinds = UNARY.get(rule, (None, ""))
+    both = quick(function, False) if rule in UFUNCS else None
 
     def small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if ufunc is not None and len(args) == 1 and type(args[0]) is tensor and not (kwargs or WATCH.busy or SMALL in ENVIRONMENT):
+            x = args[0].known
+            if x is not None and args[0].constant is None and x.size < Q.FROM and x.dtype.kind in kinds:
+                return of_array(D.quiet.run(ufunc, x).__array__())
+            x = None  # (who has an array is counted)
+        elif both is not None and len(args) == 2 and type(args[0]) is tensor and not kwargs:
+            found = both(*args)
+            if found is not None:
+                return found
         given: Any = []
         known: Any = None
         parts: Any
@@ -193,7 +206,7 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
             else:
                 break
         else:
-            if (not kwargs or _OWN.issuperset(map(type, kwargs.values()))) and WATCH.observer is None and not kernels_only():
+            if (not kwargs or _OWN.issuperset(map(type, kwargs.values()))) and not (WATCH.busy or SMALL in ENVIRONMENT):
                 try:
                     found = D.quiet.run(rule, *given, **kwargs)
                     if known is None and type(found) is np.ndarray and found.dtype.char in PLAIN and found.size <= SMALL_ARRAY:
@@ -239,17 +252,43 @@ def quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], A
             y = b
         else:
             return None
-        if WATCH.observer is not None or kernels_only():
+        if WATCH.busy or SMALL in ENVIRONMENT:
             return None
         try:
             found = D.quiet.run(ufunc, y, x) if swapped else D.quiet.run(ufunc, x, y)
         except (RuntimeError, ValueError, OverflowError):
             return None
         if type(found) is not np.ndarray:
-            found = np.asarray(found)
+            found = found.__array__()
         return of_array(found) if found.nbytes < POOLED_FROM else tensors(found)
 
     return answer
+
+
+def in_memory(function: Callable[..., Any]) -> Callable[[Any, Any], bool]:
+    """An operator whose result is written to the first tensor's memory, where that is its own and of it nothing else reads, and the other is a
+    tensor of its type or a number: whether that was done. Whoever calls it has the tensor's lock."""
+    ufunc, kinds = UFUNCS.get(RULES.get(function, function), (np.add, ""))
+    tensor = TensorHandle.made_as
+
+    def done(a: Any, b: Any) -> bool:
+        if not kinds or type(a) is not tensor or a.deferred is not None or not may_write(a) or WATCH.busy:
+            return False
+        y = b
+        if type(b) is tensor:
+            if b.deferred is not None or (b.known is None and (b.node.data is None or b.node.tracked or b.device != "cpu")):
+                return False
+            y = b.node.data._array if b.known is None else b.known
+        array = own_array(a)
+        if array is None or array.dtype.kind not in kinds or not (y.dtype is array.dtype if type(b) is tensor else fits(array.dtype, b)):
+            return False
+        try:
+            D.quiet.run(ufunc, array, y, out=array)
+        except (ValueError, OverflowError, RuntimeError, TypeError):
+            return False
+        return True
+
+    return done
 
 
 def _constant(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], found: Any, given: Sequence[Any]) -> Any:

@@ -78,13 +78,23 @@ def _double(kind: np.dtype[Any]) -> bool:
 
 # elementwise ------------------------------------------------------------------------------------------------------
 def _float(function: Rule) -> Rule:
-    return lambda x: Q.unary(function, x) if _double(x.dtype) else None
+    def rule(x: Any) -> Any:
+        return Q.unary(function, x) if _double(x.dtype) else None
+
+    UNARY[rule] = function, "f"
+    return rule
 
 
 def _any(function: Rule, kinds: str = "biuf") -> Rule:
-    return lambda x: Q.unary(function, x) if x.dtype.kind in kinds else None
+    def rule(x: Any) -> Any:
+        return Q.unary(function, x) if x.dtype.kind in kinds else None
+
+    UNARY[rule] = function, kinds
+    return rule
 
 
+UNARY: dict[Rule, tuple[Any, str]] = {}
+"""Of rules that are NumPy's function of one operand: it, and the kinds of types for which it is all of the rule."""
 UFUNCS: dict[Rule, tuple[Any, str]] = {}
 """Of rules that are NumPy's function of the same two operands: it, and the kinds of types that it is for."""
 

@@ -24,16 +24,20 @@ _default_float = [float32]
 
 def default_float() -> DType:
     """The type of floats that nobody gave one."""
-    return getattr(_here, "default_float", None) or _default_float[0]
+    return _here.default_float or _default_float[0]
 
 
-_here = threading.local()
+class _Here(threading.local):
+    default_float: DType | None = None
+
+
+_here = _Here()
 
 
 @contextmanager
 def numpy_types(kind: DType = float64) -> Iterator[None]:
     """Floats that nobody gave a type are float64 in this thread, as NumPy's are; or of another kind."""
-    before = getattr(_here, "default_float", None)
+    before = _here.default_float
     _here.default_float = kind
     try:
         yield

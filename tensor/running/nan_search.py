@@ -12,7 +12,7 @@ from ..graph.nodes import TensorNode, interned_in, leaf, make, walk
 from ..graph.source_lines import at
 from . import buffers
 from .numpy_evaluation import EVALUATE, Array, converted
-from .observers import NANS
+from .observers import looking_for_nans
 
 
 def has_nan(x: Any) -> bool:
@@ -52,11 +52,8 @@ def _run(n: TensorNode, given: Sequence[Array], compute: Callable[[TensorNode], 
             leaf(buffers.adopt(np.array(a, s.dtype.np, order="C"), s.dtype, "cpu", s.line, None)) for a, s in zip(given, n.src, strict=True)
         ]
         new = make(n.op, tuple(leaves), n.arg, n.shape, n.dtype)
-        before, NANS.on = NANS.on, False
-        try:
+        with looking_for_nans(False):
             compute(new)
-        finally:
-            NANS.on = before
     return converted(new.data.array, n.dtype.compute)
 
 

@@ -37,13 +37,14 @@ _MOST_KEYS = 4096
 _lock = threading.Lock()
 
 
-_SMALL = os.environ.encodekey("TILEWRIGHT_SMALL")
-_environment = vars(os.environ)["_data"]  # (looked at for every small operation: `os.environ.get` takes ten times as long)
+SMALL = os.environ.encodekey("TILEWRIGHT_SMALL")
+ENVIRONMENT = vars(os.environ)["_data"]
+"""(Looked at for every small operation: `os.environ.get` takes ten times as long.)"""
 
 
 def kernels_only() -> bool:
     """Whether kernels compute everything: TILEWRIGHT_SMALL=0 says so, and whoever looks for NaNs wants whole graphs."""
-    return NANS.on or (_SMALL in _environment and os.environ["TILEWRIGHT_SMALL"] == "0")
+    return NANS.on or (SMALL in ENVIRONMENT and os.environ["TILEWRIGHT_SMALL"] == "0")
 
 
 def contraction(n: TensorNode) -> TensorNode | None:

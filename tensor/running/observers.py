@@ -32,12 +32,19 @@ Observer = Callable[[Event], None]
 
 
 class CallWatch:
-    """`observer`: what every call is reported to, or None."""
+    """`observer`: what every call is reported to, or None. `busy`: whether there is one, or a thread looks for NaNs: what is so short that
+    questions take as long asks this one only."""
 
-    __slots__ = ("observer",)
+    __slots__ = ("busy", "looking", "observer")
 
     def __init__(self) -> None:
         self.observer: Observer | None = None
+        self.looking = 0
+        self.busy = False
+
+    def tell(self) -> None:
+        """Make `busy` true of what is set."""
+        self.busy = self.observer is not None or self.looking > 0
 
 
 WATCH = CallWatch()
@@ -52,13 +59,34 @@ NANS = _Nans()
 
 
 @contextmanager
+def looking_for_nans(on: bool) -> Iterator[None]:
+    """Whether this thread does, while this is open."""
+    before, NANS.on = NANS.on, on
+    with _LOCK:
+        WATCH.looking += 1
+        WATCH.tell()
+    try:
+        yield
+    finally:
+        NANS.on = before
+        with _LOCK:
+            WATCH.looking -= 1
+            WATCH.tell()
+
+
+_LOCK = threading.Lock()
+
+
+@contextmanager
 def observing(observer: Observer) -> Iterator[None]:
     """Report every event to `observer` while this is open, on whatever thread. An inner one replaces the outer one."""
     before, WATCH.observer = WATCH.observer, observer
+    WATCH.tell()
     try:
         yield
     finally:
         WATCH.observer = before
+        WATCH.tell()
 
 
 @contextmanager

@@ -6,6 +6,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ...plan.array_arguments import address
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -73,7 +75,7 @@ def host_room(size: int) -> Array:
 
 
 def _on_a_line(found: Array, size: int) -> Array:
-    start = -found.__array_interface__["data"][0] % LINE
+    start = -address(found) % LINE
     room: Array = found[start : start + size]
     return room
 

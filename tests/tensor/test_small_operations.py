@@ -416,3 +416,94 @@ def test_rows_are_reduced_together_where_that_takes_less_time_than_rows_one_by_o
         found = quick_arrays._of_rows(way, x, axis)
         assert (found is not None) == together, (shape, function, axis)
         assert np.array_equal(quick_arrays.reduced(way, x, axis, True), way.reduce(x, axis=axis, keepdims=True))
+
+
+def place(x: Any) -> int:
+    """Where a tensor's memory begins. (The array is gone afterwards, so that nobody sees the memory.)"""
+    found: int = x.numpy().__array_interface__["data"][0]
+    return found
+
+
+@pytest.mark.parametrize("size", [6, 20_000])
+def test_operators_in_place_write_to_memory_that_nobody_else_reads(size: int) -> None:
+    a = np.arange(float(size))
+    x, other = Tensor(a) + 1.0, Tensor(a) * 0.5
+    at = place(x)
+    x += 2
+    x *= other
+    assert place(x) == at and np.array_equal(x.numpy(), (a + 3) * (a * 0.5))
+    for reader in (Tensor.numpy, lambda t: t * 1.0, lambda t: t[1:3], lambda t: t.reshape(2, -1), lambda t: t + t):
+        seen = reader(x)
+        before, wanted = np.array(seen), x.numpy() + 1.0
+        x += 1
+        part = seen.shape == (2,) or seen.shape == (2, size // 2)  # (views see what is written)
+        assert np.array_equal(np.array(seen), before + 1.0 if part else before) and np.array_equal(x.numpy(), wanted)
+
+
+def test_what_an_operator_in_place_cannot_keep_is_refused_or_converted() -> None:
+    x = Tensor(np.arange(4)) + 1
+    with pytest.raises(UsageError, match="float64"):
+        x += np.arange(4.0)
+    with pytest.raises(UsageError):
+        x += xp.ones((3, 4), dtype=xp.int64)
+    x += xp.asarray(np.arange(4, dtype=np.int32))
+    assert x.dtype is xp.int64 and x.tolist() == [1, 3, 5, 7]
+    y = x[1:3]
+    y += x[2:4]
+    assert x.tolist() == [1, 8, 12, 7] and y.tolist() == [8, 12]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_writes_are_numpys(seed: int) -> None:
+    """Parts, writes, operators in place and readers of old values, of a short tensor or one with a node."""
+    rng = np.random.default_rng(seed)
+    rows = (4, 6) if seed % 2 else (300, 64)
+    arrays: list[Any] = [rng.integers(0, 9, rows).astype(float)]
+    tensors: list[Any] = [Tensor(arrays[0].copy()) + 0.0]
+    keep: list[tuple[Any, Any]] = []
+    for _ in range(60):
+        i = int(rng.integers(len(arrays)))
+        a, t, what = arrays[i], tensors[i], int(rng.integers(8))
+        if what == 0 and a.ndim == 2 and len(a) > 2:
+            arrays, tensors = [*arrays, a[1:3]], [*tensors, t[1:3]]
+        elif what == 1:
+            arrays, tensors = [*arrays, a.T], [*tensors, t.T if a.ndim == 2 else t]
+        elif what == 2:
+            at = tuple(int(rng.integers(n)) for n in a.shape)
+            a[at] = t[at] = float(rng.integers(9))
+        elif what == 3:
+            a[a > 5] = 1.5
+            t[t > 5] = 1.5
+        elif what == 4:
+            a += 1
+            t += 1
+        elif what == 5:
+            a *= a
+            t *= t
+            a %= 7
+            t %= 7
+        elif what == 6:
+            keep.append((t * 2.0, a * 2.0))
+        else:
+            keep.append((t.numpy(), a.copy()))
+        if len(arrays) > 4:
+            arrays, tensors = arrays[:1], tensors[:1]
+    assert all(np.array_equal(t.numpy(), a) for t, a in zip(tensors, arrays, strict=True))
+    assert all(np.array_equal(np.asarray(t), a) for t, a in keep)
+
+
+def test_a_vector_that_is_moved_is_a_view_as_a_reshaped_one_is() -> None:
+    x = Tensor(np.arange(100_000.0))
+    y = xp.moveaxis(x, 0, -1)
+    z = xp.permute_dims(x.reshape(100, 1000), (0, 1))
+    y[3], z[0, 4] = 7.0, 8.0
+    assert type(y.links.place).__name__ == "Reshaped" and x[3:5].tolist() == [7.0, 8.0]
+    w = xp.permute_dims(x.reshape(100, 1000), (1, 0)).reshape(-1)
+    w[0] = 5.0
+    assert x[0] == 0.0
+
+
+def test_numbers_on_a_named_device_are_known_at_once() -> None:
+    for given in (True, 2, 0.5, [1, 2], np.bool_(True), np.float64(3.0)):
+        assert xp.asarray(given, device="cpu").known is not None
+    assert xp.result_type(xp.float32, 1.0) is xp.float32 and xp.result_type(xp.ones(2, dtype=xp.int64), 1j) is xp.complex128
