@@ -12,7 +12,7 @@ from .running.current_capture import thread
 from .running.numpy_share import ENVIRONMENT, SMALL, kernels_only
 from .running.observers import WATCH
 from .running.pools import COUNTED, POOLED_FROM
-from .views import Sliced, basic, link
+from .views import BASIC, Sliced, basic, link
 
 
 def known_item(tensor: Any, key: Any) -> Any:
@@ -37,17 +37,27 @@ def known_item(tensor: Any, key: Any) -> Any:
 
 
 def chosen(tensor: Any, key: Any) -> Any:
-    """`tensor[key]` of two short tensors that NumPy computed, by places or a mask; None where more has to be looked at."""
-    known, at = tensor.known, key.known
-    if known is None or at is None or known.nbytes >= POOLED_FROM or at.dtype.kind not in "bi" or tensor.constant is not None:
+    """`tensor[key]` of short tensors that NumPy computed, by places or masks; None where more has to be looked at."""
+    known = tensor.known
+    if known is None or known.nbytes >= POOLED_FROM or tensor.constant is not None or tensor.complex_class:
         return None
-    if thread.capture is not None or WATCH.busy or SMALL in ENVIRONMENT or key.constant is not None or at.nbytes >= POOLED_FROM:
+    if thread.capture is not None or WATCH.busy or SMALL in ENVIRONMENT:
         return None
     try:
-        found = known[at]
-    except IndexError:
+        found = known[tuple([_place_of(k) for k in key]) if type(key) is tuple else _place_of(key)]
+    except (IndexError, TypeError):
         return None
     return type(tensor).of_array(found.__array__()) if found.nbytes < POOLED_FROM else None
+
+
+def _place_of(key: Any) -> Any:
+    """A part of a key as NumPy has it. Raises TypeError for others than numbers, slices, and short tensors of integers or truth values."""
+    if type(key) in BASIC:
+        return key
+    known = getattr(key, "known", None)
+    if known is None or known.dtype.kind not in "bi" or key.constant is not None or known.nbytes >= POOLED_FROM:
+        raise TypeError
+    return known
 
 
 def stored(tensor: Any, key: Any, value: Any) -> bool:

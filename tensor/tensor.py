@@ -78,7 +78,7 @@ class Tensor(TensorHandle):
         known: Tensor | None = known_item(self, key)
         if known is not None:
             return known
-        if type(key) is Tensor:
+        if type(key) is Tensor or (type(key) is tuple and Tensor in map(type, key)):
             known = chosen(self, key)
             return known if known is not None else cast(Tensor, _getitem(self, key))
         key = pythons(key)
@@ -107,7 +107,7 @@ class Tensor(TensorHandle):
             raise TypeError("a tensor without dimensions cannot be iterated over")
         if thread.capture is not None or thread.batches:
             return map(self.__getitem__, range(len(self)))
-        return (part for whole in (self,) for part in map(whole.realise().__getitem__, range(len(whole))))
+        return _parts(self)
 
     # elementwise --------------------------------------------------------------------------------------------------
     clip, pow = lifted(_clip, E.clip), lifted(E.power)
@@ -275,6 +275,13 @@ _real, _imag = lifted(Z.real), lifted(Z.imag)
 _astype = lifted(E.astype)
 _getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.where)
 _trace = lifted(L.trace)
+
+
+def _parts(tensor: Tensor) -> Iterator[Tensor]:
+    """A tensor's parts along its first dimension. Its values are computed when the first one is asked for."""
+    whole = tensor if tensor.known is not None else tensor.realise()
+    for i in range(len(whole)):
+        yield whole[i]
 
 
 def as_tensor(x: Any) -> Tensor:

@@ -26,8 +26,9 @@ from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
 from ..ops.einsum import einsum
+from ..running.buffers import small
 from ..running.current_capture import thread
-from ..running.observers import timed
+from ..running.observers import WATCH, timed
 from .moved import VIEWS, ravel
 
 Arguments = Mapping[str, Any]
@@ -58,8 +59,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "moveaxis": M.moveaxis, "swapaxes": M.swapaxes, "concatenate": J.concat, "concat": J.concat, "stack": J.stack, "tile": J.tile,
     "repeat": J.repeat, "roll": J.roll, "diff": J.diff, "clip": E.clip, "isclose": E.isclose, "sort": S.sort, "argsort": S.argsort,
     "searchsorted": S.searchsorted, "nonzero": S.nonzero, "isin": S.isin, "take": I.take, "take_along_axis": I.take_along_axis,
-    "tensordot": L.tensordot, "outer": L.outer, "tril": C.tril, "triu": C.triu, "full_like": C.full_like, "zeros_like": C.zeros_like,
-    "ones_like": C.ones_like, "empty_like": C.zeros_like, "meshgrid": C.meshgrid, "broadcast_arrays": C.broadcast_arrays,
+    "tensordot": L.tensordot, "outer": L.outer, "tril": C.tril, "triu": C.triu, "full_like": C.full_like, "meshgrid": C.meshgrid, "broadcast_arrays": C.broadcast_arrays,
     **{f"fft.{name}": getattr(F, name) for name in (
         "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn", "fftshift", "ifftshift",
     )},
@@ -98,12 +98,8 @@ def array_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         if special is not None:
             return _into(out, special(*args, **{k: v for k, v in kwargs.items() if k != "out"}))
         if name in FUNCTIONS:
-            found = _signature(function).bind(*args, **kwargs)
-            given = dict(found.arguments)
+            given = _given(function, args, kwargs)
             out = given.pop("out", None)
-            for n, p in found.signature.parameters.items():
-                if p.kind is Parameter.VAR_KEYWORD:
-                    given.update(given.pop(n, {}))
             return _into(out, _twin(FUNCTIONS[name], given))
     except _NoTwin:
         pass
@@ -125,6 +121,29 @@ def array_ufunc(ufunc: Any, method: str, args: tuple[Any, ...], kwargs: Argument
     return _numpy(ufunc.__name__, getattr(ufunc, method), args, kwargs, out)
 
 
+def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> dict[str, Any]:
+    """Arguments by NumPy's names of them. (NumPy has seen that they fit.)"""
+    names = _names(function)
+    if names is not None and len(args) <= len(names):
+        return {**dict(zip(names, args, strict=False)), **kwargs}
+    found = _signature(function).bind(*args, **kwargs)
+    given = dict(found.arguments)
+    for n, p in found.signature.parameters.items():
+        if p.kind is Parameter.VAR_KEYWORD:
+            given.update(given.pop(n, {}))
+    return given
+
+
+@cache
+def _names(function: Callable[..., Any]) -> tuple[str, ...] | None:
+    """What arguments without a name are, where each is one parameter."""
+    kinds = {n: p.kind for n, p in _signature(function).parameters.items()}
+    if Parameter.VAR_POSITIONAL in kinds.values():
+        return None
+    return tuple(n for n, k in kinds.items() if k in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD))
+
+
+@cache
 def _name(function: Callable[..., Any]) -> str:
     return next((f"{part}." for part in ("linalg", "fft") if part in function.__module__), "") + function.__name__
 
@@ -160,8 +179,12 @@ def _twin(function: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 def _numpy(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments, out: Any) -> Any:
     """NumPy's own answer, as tensors."""
-    with timed("numpy", f"{name} of converted arrays"):
-        found = function(*_arrays(args), **_arrays({k: v for k, v in kwargs.items() if k != "out"}))
+    given = [_arrays(a) for a in args], {k: _arrays(v) for k, v in kwargs.items() if k != "out"}
+    if not WATCH.busy:
+        found = function(*given[0], **given[1])
+    else:
+        with timed("numpy", f"{name} of converted arrays"):
+            found = function(*given[0], **given[1])
     return _into(out, _tensors(found))
 
 
@@ -179,6 +202,9 @@ def _tensors(x: Any) -> Any:
     import numpy as np
 
     if isinstance(x, (np.ndarray, np.generic)):
+        array = np.asarray(x)
+        if small(array) and type(x) is not np.ma.MaskedArray and thread.capture is None:
+            return TensorHandle.made_as.of_array(array)
         try:
             return TensorHandle.made_as(x) if x.dtype.kind == "c" else TensorHandle.made_as.of(from_numpy(np.asarray(x), dtype_of(x.dtype)))
         except DTypeError:
@@ -273,7 +299,19 @@ def _result_type(*given: Any) -> Any:
     return np.result_type(*(x.dtype.np if isinstance(x, TensorHandle) else x for x in given))
 
 
+def _alike(value: int) -> Callable[..., Any]:
+    """The same number everywhere, in the shape of a tensor."""
+
+    def made(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, device: Any = None) -> Any:
+        if shape is not None or device is not None or a.complex_class:
+            raise _NoTwin
+        return _lifted(C.full)(a.shape, value, dtype=a.dtype if dtype is None else dtype)
+
+    return made
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
+    "zeros_like": _alike(0), "ones_like": _alike(1), "empty_like": _alike(0),
     "where": where, "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
     "ravel": lambda a, order="C": ravel(_tensor(a)) if order in ("C", "K", "A") else _no_twin(),
     "round": rounded_to, "around": rounded_to, "copy": lambda a, order="K", subok=False: _array_of(a, order),

@@ -25,7 +25,7 @@ from ..ops import linalg as L
 from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
-from ..ops.einsum import einsum
+from ..ops.einsum import einsum, extents
 from ..running.numpy_evaluation import OPERATORS
 from ..running.numpy_share import SMALL_ARRAY
 from . import deferred as D
@@ -250,8 +250,8 @@ def _stack(arrays: Any, axis: int = 0) -> Any:
     return Q.joined(np.stack, arrays, axis, None if at is None else (*first.shape[:at], len(arrays), *first.shape[at:]))
 
 
-def _broadcast(x: Any, *shape: Any) -> Any:
-    to = _shape(shape[0] if len(shape) == 1 else shape)
+def _broadcast(x: Any, *sizes: Any, shape: Any = None) -> Any:
+    to = _shape(shape if not sizes else sizes[0] if len(sizes) == 1 else sizes)
     return None if to is None else _expanded(x, to)
 
 
@@ -413,10 +413,20 @@ def _isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any 
 
 
 def _einsum(subscripts: str, *arrays: Any) -> Any:
-    """Sums of products of few elements: of more, the order of operands and the kernel matter."""
+    """Sums of few products, or of pairs that are products of matrices: of more, the order of operands and the kernel matter."""
     kind = arrays[0].dtype
-    size = prod(max(n, 1) for a in arrays for n in a.shape)
-    return np.einsum(subscripts, *arrays) if size <= Q.FROM and kind.kind == "f" and all(a.dtype is kind for a in arrays) else None
+    if kind.kind != "f" or any(a.dtype is not kind for a in arrays):
+        return None
+    work = _products(subscripts, tuple([a.shape for a in arrays]))
+    if work > SMALL_ARRAY:
+        return None
+    return np.einsum(subscripts, *arrays, optimize=False if work <= Q.FROM else ["einsum_path", (0, 1)] if len(arrays) == 2 else True)
+
+
+@cache
+def _products(subscripts: str, shapes: tuple[tuple[int, ...], ...]) -> int:
+    """How many products are summed, one for each place of each label. Raises UsageError."""
+    return prod(max(n, 1) for n in extents(subscripts, shapes).values())
 
 
 def _along(x: Any, indices: Any, axis: int = -1) -> Any:

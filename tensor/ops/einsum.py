@@ -24,8 +24,9 @@ Path = tuple["Path", "Path"] | int
 def einsum(subscripts: str, *operands: TensorNode) -> TensorNode:
     """`einsum("ij,jk->ik", a, b)` as in NumPy: repeated labels are diagonals, labels not in the result are summed, `...` are
     dimensions that broadcast, and without `->` the result has the labels that are there once, in alphabetical order."""
-    inputs, output = _parsed(subscripts, operands)
-    sizes = _sizes(subscripts, inputs, operands)
+    shapes = [x.shape for x in operands]
+    inputs, output = _parsed(subscripts, shapes)
+    sizes = _sizes(subscripts, inputs, shapes)
     terms = []
     for labels, x in zip(inputs, operands):
         terms.append(_diagonals(x, labels))
@@ -42,13 +43,18 @@ def einsum(subscripts: str, *operands: TensorNode) -> TensorNode:
     return x
 
 
-def _parsed(text: str, operands: Sequence[TensorNode]) -> tuple[list[Labels], Labels]:
+def extents(subscripts: str, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """The size of each label, of operands of these shapes. Raises UsageError where they do not fit."""
+    return _sizes(subscripts, _parsed(subscripts, shapes)[0], shapes)
+
+
+def _parsed(text: str, operands: Sequence[Sequence[int]]) -> tuple[list[Labels], Labels]:
     left, arrow, right = text.replace(" ", "").partition("->")
     parts = left.split(",")
     if len(parts) != len(operands):
         raise UsageError(f"einsum {text!r}: {len(parts)} terms for {len(operands)} operands")
     free = [c for c in ascii_letters if c not in text]
-    ranks = [len(x.shape) - len(p.replace("...", "")) for p, x in zip(parts, operands) if "..." in p]
+    ranks = [len(x) - len(p.replace("...", "")) for p, x in zip(parts, operands) if "..." in p]
     rest = "".join(free[: max(ranks, default=0)])
     inputs = [_labels(text, p, x, rest) for p, x in zip(parts, operands)]
     if not arrow:
@@ -61,21 +67,21 @@ def _parsed(text: str, operands: Sequence[TensorNode]) -> tuple[list[Labels], La
     return inputs, output
 
 
-def _labels(text: str, part: str, x: TensorNode, rest: str) -> Labels:
+def _labels(text: str, part: str, x: Sequence[int], rest: str) -> Labels:
     if "..." in part:
-        extra = len(x.shape) - len(part) + 3
+        extra = len(x) - len(part) + 3
         if extra < 0:
-            raise UsageError(f"einsum {text!r}: {part!r} has more labels than an operand of shape {list(x.shape)} has dimensions")
+            raise UsageError(f"einsum {text!r}: {part!r} has more labels than an operand of shape {list(x)} has dimensions")
         part = part.replace("...", rest[len(rest) - extra :] if extra else "")
-    if len(part) != len(x.shape) or not all(c in ascii_letters for c in part):
-        raise UsageError(f"einsum {text!r}: the labels {part!r} do not name the dimensions of {list(x.shape)}")
+    if len(part) != len(x) or not all(c in ascii_letters for c in part):
+        raise UsageError(f"einsum {text!r}: the labels {part!r} do not name the dimensions of {list(x)}")
     return tuple(part)
 
 
-def _sizes(text: str, inputs: Sequence[Labels], operands: Sequence[TensorNode]) -> dict[str, int]:
+def _sizes(text: str, inputs: Sequence[Labels], operands: Sequence[Sequence[int]]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for labels, x in zip(inputs, operands):
-        for c, n in zip(labels, x.shape):
+        for c, n in zip(labels, x):
             if sizes.setdefault(c, n) != n:
                 if 1 not in (sizes[c], n):
                     raise UsageError(f"einsum {text!r}: label {c!r} has {sizes[c]} and {n} elements")

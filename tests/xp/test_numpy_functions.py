@@ -269,3 +269,33 @@ def test_pytorch_and_tensors_meet_by_dlpack() -> None:
     for add in (lambda: torch.ones(2) + xp.ones(2), lambda: xp.ones(2) + torch.ones(2)):
         with pytest.raises(TypeError, match="from_dlpack"):
             add()
+
+
+def test_functions_of_short_tensors_are_computed_when_they_are_called() -> None:
+    a, places = RNG.standard_normal((60, 5)), np.arange(60) % 5
+    t, i = Tensor(a) + 0.0, Tensor(places) + 0
+    pairs = [
+        (np.einsum("ij,kj->ik", t, t), np.einsum("ij,kj->ik", a, a)), (xp.einsum("ij,kj,kj->i", t, t, t), np.einsum("ij,kj,kj->i", a, a, a)),
+        (np.broadcast_to(t, (2, 60, 5)), np.broadcast_to(a, (2, 60, 5))), (np.bincount(i), np.bincount(places)),
+        (np.zeros_like(t), np.zeros_like(a)), (np.ones_like(t, dtype=np.int64), np.ones_like(a, dtype=np.int64)),
+        (np.mean(t, 1, keepdims=True), np.mean(a, 1, keepdims=True)), (np.clip(t, -1, a_max=1), np.clip(a, -1, 1)), (t[i, :3], a[places, :3]),
+        (t[:, i[:4]], a[:, places[:4]]), (t[1:, None, t[0] > 0], a[1:, None, a[0] > 0]), (np.concatenate([t, t], 1), np.concatenate([a, a], 1)),
+        (np.take(t, i, 1), np.take(a, places, 1)), (np.std(t, axis=0, ddof=1), np.std(a, axis=0, ddof=1)),
+    ]  # fmt: skip
+    for found, wanted in pairs:
+        assert found.known is not None and found.dtype == wanted.dtype
+        same(found, wanted)
+    with pytest.raises(UsageError):
+        xp.einsum("ij,kj->ik", t, t[:, :4])
+    with pytest.raises(IndexError):
+        t[i + 60, :]
+
+
+def test_parts_of_an_iteration_are_views_and_make_no_node() -> None:
+    t = Tensor(RNG.standard_normal((4, 3))) + 0.0
+    parts = iter(t)
+    t[1, 0] = 7.0
+    first, second = next(parts), next(parts)
+    second[1] = 8.0
+    assert t.known is not None and second[0] == 7.0 and t[1, 1] == 8.0 and first.shape == (3,) and len(list(parts)) == 2
+    assert [float(x) for x in t[0]] == first.tolist()
