@@ -67,19 +67,31 @@ def _paired(a: Any, b: Any) -> Any:
             if a.shape != b.shape and a.size * b.size > SMALL_ARRAY and np.broadcast(a, b).size > SMALL_ARRAY:
                 return None
             return x if x is y else np.result_type(x, y) if x.char in PLAIN and y.char in PLAIN and _agree(x, y) else None
-        return a.dtype if fits(a.dtype, b) else None
-    return b.dtype if isinstance(b, np.ndarray) and fits(b.dtype, a) else None
+        return _beside(a.dtype, b)
+    return _beside(b.dtype, a) if isinstance(b, np.ndarray) else None
 
 
-def _double(kind: np.dtype[Any]) -> bool:
-    """Whether a function with float results gives of this type what NumPy gives."""
-    return kind.kind == "f" or (kind.itemsize == 8 and default_float() is float64)
+def _beside(kind: np.dtype[Any], x: Any) -> Any:
+    """The type in which an array and a Python number are computed; None where NumPy's is another, or there is none."""
+    if fits(kind, x):
+        return kind
+    if type(x) is float and kind.kind in "biu":
+        return _FLOAT if default_float() is float64 or kind.itemsize == 8 else None
+    return _INTEGER if type(x) is int and kind.kind == "b" and fits(_INTEGER, x) else None
+
+
+_FLOAT, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
+
+
+def _floats(x: Array) -> Array:
+    """An array in the type in which functions with float results compute with it."""
+    return x if x.dtype.kind == "f" else Q.converted(x, default_float().np)
 
 
 # elementwise ------------------------------------------------------------------------------------------------------
 def _float(function: Rule) -> Rule:
     def rule(x: Any) -> Any:
-        return Q.unary(function, x) if _double(x.dtype) else None
+        return Q.unary(function, _floats(x)) if x.dtype.kind in "biuf" else None
 
     UNARY[rule] = function, "f"
     return rule
@@ -111,14 +123,19 @@ def _binary(function: Rule, kinds: str = "biuf") -> Rule:
 def _plain_binary(function: Rule, kinds: str) -> Rule:
     def rule(a: Any, b: Any) -> Any:
         kind = _paired(a, b)
-        return function(a, b) if kind is not None and kind.kind in kinds else None
+        if kind is None or kind.kind not in kinds:
+            return None
+        return function(*[x.astype(kind, copy=False) if isinstance(x, np.ndarray) else x for x in (a, b)])
 
     return rule
 
 
 def _divide(a: Any, b: Any) -> Any:
     kind = _paired(a, b)
-    return Q.binary(np.true_divide, a, b, kind) if kind is not None and _double(kind) else None
+    if kind is not None and kind.kind != "f":
+        a, b = (_floats(x) if isinstance(x, np.ndarray) else x for x in (a, b))
+        kind = default_float().np
+    return None if kind is None else Q.binary(np.true_divide, a, b, kind)
 
 
 UFUNCS[_divide] = np.true_divide, "f"
@@ -186,17 +203,15 @@ def _place(name: str) -> Rule:
 
 
 def _mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    if not _double(x.dtype) or not x.size:
+    if not x.size:
         return None
-    x = x if x.dtype.kind == "f" else x.astype(np.float64)
+    x = _floats(x)
     total = Q.reduced(np.add, x, _axes(axis), keepdims)
     return np.true_divide(total, x.size // total.size) if total.size else None
 
 
 def _var(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
-    if not _double(x.dtype) or not x.size:
-        return None
-    return Q.variance(x if x.dtype.kind == "f" else x.astype(np.float64), _axes(axis), correction, keepdims)
+    return Q.variance(_floats(x), _axes(axis), correction, keepdims) if x.size else None
 
 
 def _std(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
@@ -302,10 +317,7 @@ def _shape(shape: Any) -> tuple[int, ...] | None:
 
 
 def _norm(x: Any, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
-    if ord != 2 or not _double(x.dtype):
-        return None
-    x = x if x.dtype.kind == "f" else x.astype(np.float64)
-    return np.sqrt(Q.squares(x, _axes(axis), keepdims))
+    return np.sqrt(Q.squares(_floats(x), _axes(axis), keepdims)) if ord == 2 else None
 
 
 def _tuple(kind: Any, parts: Any) -> Any:

@@ -507,3 +507,20 @@ def test_numbers_on_a_named_device_are_known_at_once() -> None:
     for given in (True, 2, 0.5, [1, 2], np.bool_(True), np.float64(3.0)):
         assert xp.asarray(given, device="cpu").known is not None
     assert xp.result_type(xp.float32, 1.0) is xp.float32 and xp.result_type(xp.ones(2, dtype=xp.int64), 1j) is xp.complex128
+
+
+@pytest.mark.parametrize("floats", ["float32", "float64"])
+def test_integers_beside_floats_are_computed_at_once(floats: str) -> None:
+    tilewright.set_default_float(floats)
+    try:
+        for kind in ("bool", "int16", "int64", "uint64", "float32"):
+            x = Tensor(values(kind))
+            for function in (E.sqrt, E.exp, E.log1p, R.mean, R.std, L.vector_norm):
+                assert same(function, x) or kind == "float32", (function.__name__, kind)
+            for number in (2.5, -1.0, 3, True):
+                for function in (E.add, E.multiply, E.divide, E.floor_divide, E.less, E.maximum):
+                    once = same(function, x, number), same(function, number, x)
+                    wide = kind in ("int64", "uint64") or floats == "float64"
+                    assert all(once) or not wide or kind == "bool" or (kind == "uint64" and number == -1), (function.__name__, kind, number)
+    finally:
+        tilewright.set_default_float("float32")
