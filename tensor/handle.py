@@ -326,9 +326,8 @@ class TensorHandle:
     # protocols ----------------------------------------------------------------------------------------------------
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         known = self.known
-        if known is not None and dtype is None and copy is None and thread.capture is None and known.flags.carray:
-            self.constant = None
-            return known
+        if known is not None and dtype is None and copy is None and not self.complex_class:
+            return self.numpy()
         import numpy as np
 
         if known is None and _differentiated(self.node):

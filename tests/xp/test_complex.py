@@ -182,3 +182,9 @@ def test_types_and_what_complex_numbers_do_not_have() -> None:
         xp.fft.rfft(z)
     with pytest.raises(tw.UsageError, match=r"tw\.grad"):
         Tensor([1j], requires_grad=True)
+
+
+def test_an_array_of_a_short_complex_tensor_is_complex() -> None:
+    a = np.arange(3) + 1j
+    for t in (Tensor(a) * 2.0, (Tensor(a) + a)[1:], xp.sum(Tensor(a))):
+        assert np.asarray(t).dtype == np.complex128 and np.array_equal(np.asarray(t), t.numpy())
