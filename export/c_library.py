@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..devices.cpu.c_compiler import portable_flags
 from ..ir.errors import UsageError
+from ..targets.named import X86_FEATURES
 from .program import ALIGN, ExportedArray, ExportedCall, ExportedKernel, ExportedProgram, c_name, target_name
 
 if TYPE_CHECKING:
@@ -24,11 +25,7 @@ C_TYPES = {
     "uint64": "uint64_t", "uint32": "uint32_t", "uint16": "uint16_t", "uint8": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t",
     "float8_e4m3": "uint8_t", "float8_e5m2": "uint8_t",
 }  # fmt: skip
-SUPPORTS = {
-    "sse41": ("sse4.1", "popcnt"), "avx2": ("avx2",), "fma": ("fma",), "f16c": ("avx2",),
-    "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"), "avx512vnni": ("avx512vnni",), "avx512bf16": ("avx512bf16",),
-    "avx512popcnt": ("avx512vpopcntdq", "avx512bitalg"),
-}  # fmt: skip
+SUPPORTS = X86_FEATURES | {"f16c": ("avx2",), "avxvnni": ()}
 """What `__builtin_cpu_supports` calls the features of a target. Whoever has AVX2 has F16C; clang 16 cannot ask for AVX-VNNI."""
 
 

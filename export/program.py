@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..devices import get
-from ..ir.dtypes import DType
+from ..ir.dtypes import FORMATS, DType
 from ..ir.errors import UsageError
 from ..ir.index import bounds, upper
 from ..ir.kernel import Kernel
@@ -56,9 +56,7 @@ ALIGN = 64
 
 SORTS = ("sort", "argsort")
 """Steps of NumPy's that the runtime has too."""
-LARGEST = {
-    "float64": 0x7FF << 52, "float32": 0xFF << 23, "float16": 0x7C00, "bfloat16": 0x7F80, "float8_e5m2": 0x7C, "float8_e4m3": 0x7E,
-}  # fmt: skip
+LARGEST = {name: f.top if f.infinite else f.top - 1 for name, f in FORMATS.items()}
 """Bits of a type's largest number, an infinity where it has one: what is above is NaN."""
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .errors import DTypeError
@@ -105,7 +107,7 @@ class DType:
     @property
     def eps(self) -> float:
         """Unit roundoff times two (the gap after 1.0); 0 for integers."""
-        return _EPS.get(self.name, 0.0)
+        return FORMATS[self.name].eps if self.is_float else 0.0
 
     @property
     def np(self) -> np.dtype[Any]:
@@ -155,14 +157,6 @@ index = int64
 _FLOATS = (float64, float32, float16, bfloat16, float8_e4m3, float8_e5m2)
 _ALL = {d.name: d for d in (*_FLOATS, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool_)}
 _COMPLEX = {d.name: d for d in (complex64, complex128)}
-_EPS = {
-    "float64": 2.0**-52,
-    "float32": 2.0**-23,
-    "float16": 2.0**-10,
-    "bfloat16": 2.0**-7,
-    "float8_e4m3": 2.0**-3,
-    "float8_e5m2": 2.0**-2,
-}
 _ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
 _ALIASES = {
     "f64": "float64",
@@ -180,33 +174,79 @@ _ALIASES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FloatFormat:
-    """The bits of a float type: `mantissa` bits after the point, the exponent's `bias`, the bits of `top`, the first
-    magnitude that is no number (an infinity; NaN in a type without infinities), and those of its `nan`. `limit`: half
-    way between the largest number and what would follow it. There the even one is chosen: the largest number of
-    float8_e4m3, infinity of float8_e5m2."""
+    """The bits of a float type: `size` of them, `mantissa` after the point. In a type that is not `infinite`, the last magnitude alone is
+    no number, where other types have infinity and NaN."""
 
+    size: int
     mantissa: int
-    bias: int
-    top: int
-    nan: int
-    limit: float
+    infinite: bool = True
 
-    @property
+    @cached_property
+    def sign(self) -> int:
+        """The bit of the sign."""
+        return 1 << (self.size - 1)
+
+    @cached_property
+    def bias(self) -> int:
+        """What is added to an exponent."""
+        return (1 << (self.size - self.mantissa - 2)) - 1
+
+    @cached_property
+    def top(self) -> int:
+        """The bits of the first magnitude that is no number: an infinity, or NaN in a type without."""
+        return self.sign - (1 << self.mantissa if self.infinite else 1)
+
+    @cached_property
+    def nan(self) -> int:
+        """The bits of its NaN."""
+        return self.top | 1 << (self.mantissa - 1)
+
+    @cached_property
+    def eps(self) -> float:
+        """The gap after 1."""
+        return 2.0**-self.mantissa
+
+    @cached_property
     def least(self) -> float:
         """The smallest subnormal number."""
         return 2.0 ** (1 - self.bias - self.mantissa)
 
-    @property
+    @cached_property
+    def largest(self) -> float:
+        """The largest number."""
+        exponent, rest = divmod(self.top - 1, 1 << self.mantissa)
+        return math.ldexp(rest + (1 << self.mantissa), exponent - self.bias - self.mantissa)
+
+    @cached_property
+    def limit(self) -> float:
+        """From here on numbers round to infinity, or NaN: half way between the largest number and what would follow it, where the even one
+        is chosen. The largest float64 instead of that type's own limit, which it cannot hold."""
+        half = math.ldexp(0.5, math.frexp(self.largest)[1] - 1 - self.mantissa)
+        return min(self.largest + half, sys.float_info.max)
+
+    @cached_property
     def overflow(self) -> int:
         """The bits of the largest float32 that is rounded to a number."""
         bits: int = struct.unpack("<I", struct.pack("<f", self.limit))[0]
         return bits - (self.bits(self.limit) == self.top)
 
+    def rounded(self, value: float) -> float:
+        """A float64 rounded once to nearest even."""
+        if math.isnan(value):
+            return value
+        if math.isfinite(value):
+            # scaled so that one unit is the last bit of the result; round() is to nearest even
+            unit = max(math.frexp(value)[1] - 1, 1 - self.bias) - self.mantissa
+            short = math.copysign(math.ldexp(round(math.ldexp(value, -unit)), unit), value)
+            if abs(short) <= self.largest:
+                return short
+        return math.copysign(math.inf, value) if self.infinite else math.nan
+
     def bits(self, value: float) -> int:
         """The bits of a float64, rounded once to nearest even."""
-        sign = 0x80 if math.copysign(1.0, value) < 0 else 0
+        sign = self.sign if math.copysign(1.0, value) < 0 else 0
         if math.isnan(value) or math.isinf(value):
             return sign | (self.nan if math.isnan(value) else self.top)
         # scaled so that one unit is the last bit of the result; round() is to nearest even, and a carry moves the exponent on
@@ -215,20 +255,18 @@ class FloatFormat:
         return sign | min(short, self.top)
 
 
-FORMATS = {
-    "float8_e4m3": FloatFormat(3, 7, 0x7F, 0x7F, 464.0),
-    "float8_e5m2": FloatFormat(2, 15, 0x7C, 0x7E, 61440.0),
+FORMATS: Mapping[str, FloatFormat] = {
+    "float64": FloatFormat(64, 52),
+    "float32": FloatFormat(32, 23),
+    "float16": FloatFormat(16, 10),
+    "bfloat16": FloatFormat(16, 7),
+    "float8_e4m3": FloatFormat(8, 3, infinite=False),
+    "float8_e5m2": FloatFormat(8, 2),
 }
-"""The formats of the 8-bit floats."""
-
-OVERFLOW = {
-    "float64": 2.0**1023 * (2 - 2.0**-52),
-    "float32": 2.0**127 * (2 - 2.0**-24),
-    "bfloat16": 2.0**127 * (2 - 2.0**-8),
-    "float16": 65520.0,
-    **{name: f.limit for name, f in FORMATS.items()},
-}
-"""From here on numbers round to infinity, or NaN where a type has none (the largest finite float64 instead of its own bound, which it cannot hold)."""
+OVERFLOW = {name: f.limit for name, f in FORMATS.items()}
+"""From here on numbers round to infinity, or NaN where a type has none."""
+HALF_SUBNORMAL = {name: f.least / 2 for name, f in FORMATS.items()}
+"""The absolute rounding of subnormal numbers; 0 for float64, which cannot hold it."""
 
 
 def _named(name: str) -> DType:
@@ -275,42 +313,9 @@ def rounded(value: Any, dtype: DType) -> Any:
     """A Python number as its type holds it: floats are rounded once to nearest even (what is too large is infinite, or NaN where a type
     has no infinities), integers wrap."""
     if dtype.is_float:
-        return _float(float(value), dtype)
+        return FORMATS[dtype.name].rounded(float(value))
     if dtype.is_int:
         bits = 8 * dtype.size
         value = int(value) & ((1 << bits) - 1)
         return value - (1 << bits) if dtype.kind == "i" and value >> (bits - 1) else value
     return value
-
-
-def _float(value: float, dtype: DType) -> float:
-    if dtype.size == 8 or math.isnan(value):
-        return value
-    if math.isinf(value):
-        return _beyond(value, dtype)
-    if dtype.name in _CODES:
-        try:
-            found: float = struct.unpack(_CODES[dtype.name], struct.pack(_CODES[dtype.name], value))[0]
-        except OverflowError:
-            found = math.copysign(math.inf, value)
-        return found
-    mantissa, least, top = _LAYOUT[dtype.name]
-    # scaled so that one unit is the last bit of the result; round() is to nearest even
-    unit = max(math.frexp(value)[1] - 1 - mantissa, least) if value else least
-    short = math.ldexp(round(math.ldexp(value, -unit)), unit)
-    return math.copysign(short, value) if abs(short) <= top else _beyond(value, dtype)
-
-
-def _beyond(value: float, dtype: DType) -> float:
-    """What stands for a number that is too large."""
-    form = FORMATS.get(dtype.name)
-    return math.nan if form is not None and form.top == form.nan else math.copysign(math.inf, value)
-
-
-_CODES = {"float32": "<f", "float16": "<e"}
-_LAYOUT = {
-    "bfloat16": (7, -133, 255.0 * 2.0**120),
-    "float8_e4m3": (3, -9, 448.0),
-    "float8_e5m2": (2, -16, 57344.0),
-}
-"""Bits after the point, the exponent of the least subnormal number, and the largest number."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 
 from .buffer import load_parts
 from .dtypes import bool_, index
 from .errors import KernelError
-from .node import INTEGER, Node, const, make, reads_data, walk
+from .intervals import INTERVALS, product
+from .node import Node, const, make, reads_data, walk
 from .node_text import order_key as order_key
 
 Interval = tuple[int, int]
@@ -178,21 +180,12 @@ def _bounds(node: Node) -> Interval:
             lo, hi = lo + min(k * a, k * b), hi + max(k * a, k * b)
         return lo, hi
     if op == "prod":
-        lo, hi = bounds(node.src[0])
-        for s in node.src[1:]:
-            a, b = bounds(s)
-            ends = (lo * a, lo * b, hi * a, hi * b)
-            lo, hi = min(ends), max(ends)
-        return lo, hi
+        return reduce(product, map(bounds, node.src))
     if op == "div":
         lo, hi = bounds(node.src[0])
         return lo // node.arg, hi // node.arg
     if op == "mod":
         return 0, node.arg - 1
-    if op in ("min", "max"):
-        (a, b), (c, d) = bounds(node.src[0]), bounds(node.src[1])
-        f = min if op == "min" else max
-        return f(a, c), f(b, d)
     if op == "load":
         buffer, _, mask = load_parts(node)
         lo, hi = buffer.whole_range or (-BIG, BIG)
@@ -202,10 +195,8 @@ def _bounds(node: Node) -> Interval:
         if source.dtype.is_int and source.op == "load":
             return bounds(source)
         return -BIG, BIG
-    if op == "where":
-        (a, b), (c, d) = bounds(node.src[1]), bounds(node.src[2])
-        return min(a, c), max(b, d)
-    return integer_bounds(op, *map(bounds, node.src)) if op in INTEGER and len(node.src) == 2 else (-BIG, BIG)
+    rule = INTERVALS.get(op)
+    return (rule and rule(*map(bounds, node.src[1:] if op == "where" else node.src))) or (-BIG, BIG)
 
 
 def floordiv(a: Node, n: int) -> Node:
@@ -375,22 +366,6 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
 def upper(extent: int | Node) -> int:
     """An extent, or the most that a symbolic one can be."""
     return extent if isinstance(extent, int) else bounds(extent)[1]
-
-
-def integer_bounds(op: str, x: Interval, y: Interval) -> Interval:
-    """The interval of an operator of integers; division by 0 gives 0."""
-    positive = x[0] >= 0 and y[0] >= 0
-    if op == "and" and max(x[0], y[0]) >= 0:
-        return 0, min(r[1] for r in (x, y) if r[0] >= 0)
-    if op in ("or", "xor") and positive:
-        return 0, (1 << max(x[1], y[1]).bit_length()) - 1
-    if op == "shr" and positive:
-        return 0, x[1] >> min(y[0], 64)
-    if op == "floordiv" and positive:
-        return 0, x[1] // max(1, y[0])
-    if op == "remainder" and y[0] >= 0:
-        return 0, min(max(0, y[1] - 1), x[1]) if x[0] >= 0 else max(0, y[1] - 1)
-    return -BIG, BIG
 
 
 def split_remainders(n: Node) -> tuple[list[tuple[Node, int]], dict[Node, int], int]:

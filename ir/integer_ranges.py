@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from math import floor, inf, prod, trunc
 
 from . import index as ix
 from .body import Reduce, Value
 from .buffer import load_parts
 from .dtypes import DType, bool_, index, rounded
-from .index import BIG, Interval, integer_bounds, split_remainders
+from .index import BIG, Interval, split_remainders
+from .intervals import INTERVALS, product, size
 from .kernel import Kernel
 from .node import Node, pending
 
@@ -54,7 +56,7 @@ def inside(x: Interval, dtype: DType) -> bool:
 
 def exact(n: Node, of: Of = value_range) -> bool:
     """Whether an operator's result is what it is in whole numbers: its type has all of them, so nothing wraps."""
-    return n.op not in _RESULT or inside(_RESULT[n.op](n, of), n.dtype)
+    return n.op not in INTERVALS or ((found := _result(n, of)) is not None and inside(found, n.dtype))
 
 
 def magnitude_of(n: Node) -> Node | None:
@@ -83,8 +85,8 @@ def _range(n: Node, of: Of) -> Interval:
             found = min(0, found[0]), max(0, found[1])
     elif n.op == "cast":
         found = of(n.src[0])
-    elif n.op in _RESULT:
-        found = _RESULT[n.op](n, of)
+    else:
+        found = _result(n, of) or every
     return found if inside(found, n.dtype) else every
 
 
@@ -97,113 +99,35 @@ def _index_range(n: Node, of: Of) -> Interval:
         ends += [[0, times * (t.arg - 1)] for t, times in left]
         found = c + sum(low for low, _ in ends), c + sum(high for _, high in ends)
     elif n.op == "prod":
-        found = of(n.src[0])
-        for s in n.src[1:]:
-            ends = [[a * b] for a in found for b in of(s)]
-            found = min(ends)[0], max(ends)[0]
+        found = reduce(product, map(of, n.src))
     elif n.op == "div":
         low, high = of(n.src[0])
         found = low // n.arg, high // n.arg
     elif n.op == "cast" and not n.src[0].dtype.is_float:
         found = of(n.src[0])
-    elif n.op in _RESULT:
-        found = _RESULT[n.op](n, of)
     else:
-        return every
+        found = _result(n, of) or every
     return (max(found[0], -BIG), min(found[1], BIG)) if inside(found, index) else every
 
 
-def _corners(n: Node, of: Of, op: Callable[[int, int], int]) -> Interval:
-    x, y = map(of, n.src)
-    ends = [op(a, b) for a in x for b in y]
-    return min(ends), max(ends)
-
-
-def _add(n: Node, of: Of) -> Interval:
-    x, y = map(of, n.src)
-    found, mean = (x[0] + y[0], x[1] + y[1]), _mean(n, of)
-    return found if mean is None else (max(found[0], mean[0]), min(found[1], mean[1]))
-
-
-def _sub(n: Node, of: Of) -> Interval:
-    x, y = map(of, n.src)
-    return x[0] - y[1], x[1] - y[0]
-
-
-def _neg(n: Node, of: Of) -> Interval:
-    low, high = of(n.src[0])
-    return -high, -low
-
-
-def _abs(n: Node, of: Of) -> Interval:
-    return _size(*of(n.src[0]))
-
-
-def _size(low: int, high: int) -> Interval:
-    return max(0, low, -high), max(high, -low)
-
-
-def _extreme(n: Node, of: Of) -> Interval:
-    both = magnitude_of(n)
-    low, high = of(n.src[0] if both is None else both)
-    if both is not None and -low <= whole(n.dtype)[1]:  # (−x wraps for the least number)
-        return _size(low, high)
-    pick, other = max if n.op == "max" else min, of(n.src[1])
-    x = of(n.src[0])
-    return pick(x[0], other[0]), pick(x[1], other[1])
-
-
-def _shift(n: Node, of: Of) -> Interval:
-    y = of(n.src[1])
-    if not 0 <= y[0] <= y[1] < 8 * n.dtype.size:
-        return integer_bounds(n.op, *map(of, n.src))
-    return _corners(n, of, (lambda a, k: a << k) if n.op == "shl" else lambda a, k: a >> k)
-
-
-def _floordiv(n: Node, of: Of) -> Interval:
-    x, y = map(of, n.src)
-    return _corners(n, of, lambda a, b: a // b) if y[0] > 0 else integer_bounds(n.op, x, y)
-
-
-def _not(n: Node, of: Of) -> Interval:
-    low, high = of(n.src[0])
-    ones = whole(n.dtype)[1] if n.dtype.kind == "u" else -1
-    return ones - high, ones - low
-
-
-def _where(n: Node, of: Of) -> Interval:
-    x, y = map(of, n.src[1:])
-    return min(x[0], y[0]), max(x[1], y[1])
-
-
-def _bits(n: Node, of: Of) -> Interval:
-    x, y = map(of, n.src)
-    return integer_bounds(n.op, x, y)
-
-
-def _count(n: Node, of: Of) -> Interval:
-    low, high = of(n.src[0])
+def _result(n: Node, of: Of) -> Interval | None:
+    """The interval of an operator's exact result, which may not fit its type; None where nothing is known."""
     bits = 8 * n.dtype.size
-    if low < 0:
-        return 0, bits
-    return (0, high.bit_length()) if n.op == "popcount" else (bits - high.bit_length(), bits - low.bit_length())
-
-
-_RESULT: dict[str, Callable[[Node, Of], Interval]] = {
-    "add": _add,
-    "sub": _sub,
-    "mul": lambda n, of: _corners(n, of, lambda a, b: a * b),
-    "neg": _neg,
-    "abs": _abs,
-    **dict.fromkeys(("max", "min"), _extreme),
-    **dict.fromkeys(("shl", "shr"), _shift),
-    **dict.fromkeys(("and", "or", "xor", "remainder"), _bits),
-    "floordiv": _floordiv,
-    "not": _not,
-    "where": _where,
-    **dict.fromkeys(("popcount", "clz"), _count),
-}
-"""The interval of an operator's exact result, which may not fit its type."""
+    if n.op == "max" and (both := magnitude_of(n)) is not None and -of(both)[0] <= whole(n.dtype)[1]:  # (−x wraps for the least number)
+        return size(of(both))
+    if n.op == "not":
+        low, high = of(n.src[0])
+        ones = whole(n.dtype)[1] if n.dtype.kind == "u" else -1
+        return ones - high, ones - low
+    if n.op in ("popcount", "clz"):
+        low, high = of(n.src[0])
+        if low < 0:
+            return 0, bits
+        return (0, high.bit_length()) if n.op == "popcount" else (bits - high.bit_length(), bits - low.bit_length())
+    rule = INTERVALS.get(n.op)
+    found = None if rule is None else rule(*map(of, n.src))
+    mean = _mean(n, of) if n.op == "add" else None
+    return found if found is None or mean is None else (max(found[0], mean[0]), min(found[1], mean[1]))
 
 
 def _mean(n: Node, of: Of) -> Interval | None:
@@ -260,6 +184,7 @@ Floats = tuple[float, float]
 """The least and the largest value, both included, rounding set aside; NaN, which any operand may be, is never in it."""
 NOTHING_KNOWN: Floats = (-inf, inf)
 _WHOLE: dict[str, Callable[[float], int]] = {"floor": floor, "trunc": trunc, "round": round}
+_OF_FLOATS = frozenset({"add", "sub", "mul", "neg", "abs", "max", "min", "where"})
 
 
 def float_range(n: Node) -> Floats:
@@ -285,32 +210,8 @@ def _float_range(n: Node) -> Floats:
         return (stated[0], stated[1]) if mask is None else (min(0.0, stated[0]), max(0.0, stated[1]))
     if n.op == "cast":
         return float_range(n.src[0])
-    if n.op in ("max", "min"):
-        (a, b), (c, d) = map(float_range, n.src)
-        pick = max if n.op == "max" else min
-        return pick(a, c), pick(b, d)
-    if n.op == "where":
-        (a, b), (c, d) = map(float_range, n.src[1:])
-        return min(a, c), max(b, d)
     if n.op in _WHOLE:
         low, high = float_range(n.src[0])
         return (low if low == -inf else float(_WHOLE[n.op](low)), high if high == inf else float(_WHOLE[n.op](high)))
-    return _computed(n)
-
-
-def _computed(n: Node) -> Floats:
-    if n.op not in ("add", "sub", "mul", "neg", "abs"):
-        return NOTHING_KNOWN
-    x = float_range(n.src[0])
-    if n.op == "neg":
-        return -x[1], -x[0]
-    if n.op == "abs":
-        return max(0.0, x[0], -x[1]), max(-x[0], x[1])
-    y = float_range(n.src[1])
-    if n.op == "add":
-        ends = [x[0] + y[0], x[1] + y[1]]
-    elif n.op == "sub":
-        ends = [x[0] - y[1], x[1] - y[0]]
-    else:
-        ends = [a * b for a in x for b in y]
-    return (min(ends), max(ends)) if all(e == e for e in ends) else NOTHING_KNOWN
+    found = INTERVALS[n.op](*map(float_range, n.src)) if n.op in _OF_FLOATS else None
+    return found if found is not None and all(e == e for e in found) else NOTHING_KNOWN

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..ir.dtypes import FORMATS
 from ..ir.errors import MeasureError
 from ..ir.index import evaluate
 from ..ir.node import Node
@@ -132,11 +133,6 @@ _TINY_ROWS, _TINY_ELEMENTS = 8, 4096
 more for an operation on subnormal numbers."""
 _SHARE, _FEW = 0.25, 24
 """Of the places for values that hide others so many are taken: a share, and at least a number."""
-_LARGEST = {"float64": 1023, "float32": 127, "bfloat16": 127, "float16": 15, "float8_e4m3": 8, "float8_e5m2": 15}
-_SMALLEST = {"float64": -1074, "float32": -149, "bfloat16": -133, "float16": -24, "float8_e4m3": -9, "float8_e5m2": -16}
-"""Exponents of the largest and of the smallest subnormal power of two."""
-_LARGEST_NUMBER = {"float8_e4m3": 448.0}
-_BITS = {"float64": 52, "float32": 23, "bfloat16": 7, "float16": 10, "float8_e4m3": 3, "float8_e5m2": 2}
 
 
 def generate_special(
@@ -192,6 +188,7 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
     import numpy as np
 
     wild, subnormal, huge = kinds_of
+    f = FORMATS[dtype.name]
     x, (main, other) = np.array(random, order="C"), ends
     few = any(e.size < PERIOD for e in ends)
     row, column = main // PERIOD, other // PERIOD
@@ -204,7 +201,7 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
         if subnormal:
             long = main if main.size >= PERIOD else other
             tiny = _is(long, _TINY) & (long < (_TINY_ROWS * PERIOD if x.size > long.size else _TINY_ELEMENTS))
-            put(np.broadcast_to(tiny, x.shape), lambda v, _: v * 2.0 ** (_SMALLEST[dtype.name] + _BITS[dtype.name] // 2))
+            put(np.broadcast_to(tiny, x.shape), lambda v, _: v * (f.least * 2.0 ** (f.mantissa // 2)))
         zero = _is(main, _ZERO) if few else _is(main, _ZERO) | _is(other, _ZERO)
         put(_drawn(zero, rng, x.shape, 0.9), lambda v, _: np.copysign(0.0, v))
         if huge:
@@ -253,10 +250,10 @@ def _huge(x: Array, dtype: DType, row: Array) -> Array:
     """Numbers of x's signs: the largest in some rows, in others so large that sums of them are finite."""
     import numpy as np
 
-    top = _LARGEST[dtype.name]
-    sizes = np.ldexp([2.0 - 2.0 ** -_BITS[dtype.name], 1.25, 1.75, 1.75], [top, top - 1, top - top // 6, top // 2])
-    # float8_e4m3 has NaN where its largest number would be
-    return np.asarray(np.copysign(np.minimum(sizes, _LARGEST_NUMBER.get(dtype.name, np.inf))[row % 4], x))
+    largest = FORMATS[dtype.name].largest
+    top = math.frexp(largest)[1] - 1
+    sizes = np.array([largest, *np.ldexp([1.25, 1.75, 1.75], [top - 1, top - top // 6, top // 2])])
+    return np.asarray(np.copysign(sizes[row % 4], x))
 
 
 def _limits(x: Array, b: Buffer, first: Array, last: Array) -> None:

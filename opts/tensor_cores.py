@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from ..ir.dtypes import DType, float32
+from ..ir.dtypes import FORMATS, DType, float32
 from ..ir.errors import OptError
 from ..ir.node import Node, axes_of
 from ..ir.skipped_tiles import conjuncts
@@ -28,7 +28,7 @@ from .thread_axes import check_size, family_sites
 
 MAX_ACCUMULATORS = 128
 """Registers of a thread that accumulators may take: as many again hold operands, addresses and what comes after the sum."""
-_DIGITS = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3, "float32": 24, "int8": 8, "uint8": 8, "bool": 1}
+_DIGITS = {name: f.mantissa + 1 for name, f in FORMATS.items()} | {"int8": 8, "uint8": 8, "bool": 1}
 """Significant binary digits of types: those of what is narrower fit a wider type exactly."""
 _TF32 = 11
 _SUM = 23

@@ -7,7 +7,7 @@ them: `Intervals` of int64 values, and `Spread`, how values differ between the t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -18,6 +18,7 @@ import numpy as np
 
 from ..ir.dtypes import DType, bool_, index
 from ..ir.index import BIG, bounds
+from ..ir.intervals import INTERVALS, product, union
 from ..ir.node import Node
 from .ops import MATRIX_LOADS
 from .program import Attr, Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val, bodies, defined, operands, statements
@@ -209,71 +210,13 @@ def _cast_interval(facts: Intervals, s: Instr) -> Range | None:
     return (-half, half - 1) if a.dtype.kind == "i" else None
 
 
-def _sum_of(a: Range, b: Range) -> Range:
-    return a[0] + b[0], a[1] + b[1]
-
-
-def _product(a: Range, b: Range) -> Range:
-    return _hull(x * y for x in a for y in b)
-
-
-def _hull(numbers: Iterable[int]) -> Range:
-    found = list(numbers)
-    return min(found), max(found)
-
-
-def _mod(a: Range, n: int) -> Range:
-    low, high = a[0] // n, a[1] // n
-    return (a[0] % n, a[1] % n) if low == high else (0, n - 1)
-
-
-def _abs(a: Range) -> Range:
-    return (0 if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))), max(abs(a[0]), abs(a[1]))
-
-
-def _and(a: Range, b: Range) -> Range | None:
-    tops = [r[1] for r in (a, b) if r[0] >= 0]
-    return (0, min(tops)) if tops else None
-
-
-def _bits(a: Range, b: Range) -> Range | None:
-    """`or` and `xor` set no bit above the highest of either."""
-    return (0, (1 << max(a[1], b[1]).bit_length()) - 1) if min(a[0], b[0]) >= 0 else None
-
-
-def _shift(a: Range, n: Range) -> Range | None:
-    return _hull(x >> k for x in a for k in n) if inside(n, (0, 63)) else None
-
-
-def _union(a: Range, b: Range) -> Range:
-    return min(a[0], b[0]), max(a[1], b[1])
-
-
-def _same(a: Range) -> Range:
-    return a
-
-
 _INTERVALS: dict[str, Callable[..., Range | None]] = {
-    "add": _sum_of,
-    "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    "mul": _product,
-    "fma": lambda a, b, c: _sum_of(_product(a, b), c),
-    "neg": lambda a: (-a[1], -a[0]),
-    "abs": _abs,
-    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    "idiv": lambda a, n: (a[0] // n, a[1] // n),
-    "imod": _mod,
-    "and": _and,
-    "or": _bits,
-    "xor": _bits,
-    "shr": _shift,
-    "select": _union,
-    "splat": _same,
-    "extract": _same,
-    "insert": _union,
-    "shuffle": _union,
-    "shfl_xor": _same,
+    **{op: INTERVALS[op] for op in ("add", "sub", "mul", "neg", "abs", "max", "min", "and", "or", "xor", "shr")},
+    "fma": lambda a, b, c: INTERVALS["add"](product(a, b), c),
+    "idiv": lambda a, n: INTERVALS["floordiv"](a, (n, n)),
+    "imod": lambda a, n: INTERVALS["remainder"](a, (n, n)),
+    **dict.fromkeys(("select", "insert", "shuffle"), union),
+    **dict.fromkeys(("splat", "extract", "shfl_xor"), lambda a: a),
 }
 Intervals.RULES = {"const": _const_interval, "cast": _cast_interval} | {op: _interval(f) for op, f in _INTERVALS.items()}
 

@@ -22,9 +22,8 @@ from .table import entry, lookup, vector_shape
 from .target import Target
 
 _ARCH = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
-# our flag: what LLVM must report for it
-_X86 = {
-    "sse41": ("sse4.1",),
+X86_FEATURES = {
+    "sse41": ("sse4.1", "popcnt"),
     "avx2": ("avx2",),
     "fma": ("fma",),
     "f16c": ("f16c",),
@@ -34,6 +33,7 @@ _X86 = {
     "avx512popcnt": ("avx512vpopcntdq", "avx512bitalg"),
     "avxvnni": ("avxvnni",),
 }
+"""What LLVM and C compilers call the instructions of each of our features of x86-64 (x86-64-v2 has both of the first)."""
 _IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "flags")
 """What of /proc/cpuinfo tells processors of x86-64 from each other."""
 _FALLBACK = (32 << 10, 256 << 10, 4 << 20)
@@ -82,7 +82,7 @@ def has(arch: str, flags: dict[str, bool]) -> frozenset[str]:
         return frozenset({"neon", "fma", "f16c"})
     if arch != "x86_64":
         return frozenset()
-    return frozenset(ours for ours, theirs in _X86.items() if all(flags.get(f, False) for f in theirs))
+    return frozenset(ours for ours, theirs in X86_FEATURES.items() if all(flags.get(f, False) for f in theirs))
 
 
 def usable(found: frozenset[str]) -> frozenset[str]:

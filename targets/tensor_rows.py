@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import factorial, log
 from typing import Any, NamedTuple
 
-from ..ir.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
+from ..ir.dtypes import FORMATS, DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
 from .target import Target
 
 
@@ -304,7 +304,7 @@ RULES: dict[tuple[str, str], dict[str, Adding]] = {
 WIDE = -14
 """The least exponent of a widened operand's normal numbers."""
 
-LEAST = {"float32": -126, "bfloat16": -126, "float16": -14, "float8_e5m2": -14, "float8_e4m3": -6}
+LEAST = {name: 1 - f.bias for name, f in FORMATS.items()}
 """The exponent of the least normal number of a type, which its subnormal numbers have too."""
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, DeviceError
 from ...program.abi import entry
+from ...targets.named import X86_FEATURES
 from ..base import SourceLike
 from ..limits import Limits
 from .device import CpuDevice
@@ -56,17 +57,6 @@ _FLAGS = [
 _NO_VECTORISERS = ("-fno-tree-vectorize", "-fno-tree-slp-vectorize")
 _GCC_FLAGS = ("-fno-tree-loop-distribute-patterns", *_NO_VECTORISERS)
 _CLANG_FLAGS = ("-fno-builtin",)
-_X86_FLAGS = {
-    "sse41": "-msse4.1 -mpopcnt",  # (as x86-64-v2 has both)
-    "avx2": "-mavx2",
-    "fma": "-mfma",
-    "f16c": "-mf16c",
-    "avx512": "-mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl",
-    "avx512vnni": "-mavx512vnni",
-    "avx512bf16": "-mavx512bf16",
-    "avx512popcnt": "-mavx512vpopcntdq -mavx512bitalg",
-    "avxvnni": "-mavxvnni",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +131,7 @@ def instructions(target: Target, compiler: Compiler) -> tuple[str, ...]:
         return ()
     return (
         "-march=x86_64" if compiler.zig else "-march=x86-64",
-        *(f for k in sorted(target.features) for f in _X86_FLAGS.get(k, "").split()),
+        *(f"-m{f}" for k in sorted(target.features) for f in X86_FEATURES.get(k, ())),
         f"-mprefer-vector-width={8 * target.vector_bytes}",
     )
 

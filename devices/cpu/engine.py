@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError
+from ...targets.named import X86_FEATURES
 from .linker import Linked, elf_symbols, linkable
 
 if TYPE_CHECKING:
@@ -29,16 +30,6 @@ _NAME = r'@("[^"]*"|[-\w.$]+)'
 _NAMED = re.compile(rf"(?:(?:define|declare)\b[^@\n]*)?{_NAME}")
 _LOCAL = re.compile(r"define (?:internal|private)\b")
 _VARIABLE = re.compile(rf"{_NAME} = (?!.*\bconstant\b)")
-_X86_FLAGS = {
-    "sse41": "sse4.1",
-    "avx2": "avx2",
-    "fma": "fma",
-    "f16c": "f16c",
-    "avx512": "avx512f avx512bw avx512cd avx512dq avx512vl",
-    "avx512vnni": "avx512vnni",
-    "avx512bf16": "avx512bf16",
-    "avx512popcnt": "avx512vpopcntdq avx512bitalg",
-}
 _ERROR_LINES = 6
 _PARTS = 96
 """Objects of phases that are kept: some ten megabytes at most."""
@@ -176,8 +167,8 @@ def processor(target: Target) -> tuple[str, str]:
     if target.arch != "x86_64":
         return target.cpu, ""
     # LLVM turns off whatever depends on a flag that is turned off, so "off" comes first
-    off = [f"-{f}" for k, flags in sorted(_X86_FLAGS.items()) if k not in target.features for f in flags.split()]
-    on = [f"+{f}" for k, flags in sorted(_X86_FLAGS.items()) if k in target.features for f in flags.split()]
+    off = [f"-{f}" for k, flags in sorted(X86_FEATURES.items()) if k not in target.features for f in flags]
+    on = [f"+{f}" for k, flags in sorted(X86_FEATURES.items()) if k in target.features for f in flags]
     return "x86-64", ",".join(off + on)
 
 

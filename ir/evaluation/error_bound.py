@@ -18,14 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import FORMATS, OVERFLOW, DType, bool_
+from ..dtypes import FORMATS, HALF_SUBNORMAL, OVERFLOW, DType, bool_
 from ..node import PAIRED
 from .algebra import BINARY, UNARY, Algebra, Array, narrows
 from .array_math import COUNTS, INTEGER, ProductLayout, exp_error
 
-SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-149, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
-    name: f.least / 2 for name, f in FORMATS.items()
-}
+SMALLEST = HALF_SUBNORMAL | {name: FORMATS[name].least for name in ("float64", "float32")}
 """The absolute rounding of subnormal results."""
 _LEAST = SMALLEST["float32"]
 """What a divisor is kept above."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...devices.base import SPECIAL
 from ...ir.body import Store
-from ...ir.dtypes import OVERFLOW, DType, float32, float64, uint8
+from ...ir.dtypes import HALF_SUBNORMAL, OVERFLOW, DType, float32, float64, uint8
 from ...ir.errors import DeviceError, TilewrightError
 from ...ir.evaluation import SLACK
 from ...ir.evaluation.bounded import ERROR, bounded
@@ -33,7 +33,7 @@ from ...log import logger
 from ...targets import usable_cores
 from ..operands import read_element
 from .compare import DeviceExpect, trusted
-from .verify import HALF_SUBNORMAL, TINY, Expect, expected, noted
+from .verify import TINY, Expect, expected, noted
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.body import Store
 from ...ir.buffer import Buffer, loads
-from ...ir.dtypes import FORMATS, OVERFLOW
+from ...ir.dtypes import FORMATS, HALF_SUBNORMAL, OVERFLOW
 from ...ir.evaluation import SLACK
 from ...ir.kernel import Kernel
 from ...ir.lower_precision import cut_sums, lower_precision
@@ -43,9 +43,6 @@ _CHUNK = 1 << 16
 """Elements that NumPy looks at at a time: what it makes of them stays in a core's cache."""
 TINY, TINIEST = 1e-38, 1e-300
 """The narrowest bound whose inverse float32, and float64, holds."""
-HALF_SUBNORMAL = {"float64": 2.0**-1075, "float32": 2.0**-150, "float16": 2.0**-25, "bfloat16": 2.0**-134} | {
-    name: f.least / 2 for name, f in FORMATS.items()
-}
 SAID = 0.05
 """Above this share of an output, elements that are no numbers or undefined are told of."""
 SPECIAL_WORK = 1 << 24
@@ -391,7 +388,7 @@ def _errors(expect: Expect, got: Array, part: slice) -> Array:
 
 
 def _has_no_infinity(dtype: DType) -> bool:
-    return dtype.name in FORMATS and FORMATS[dtype.name].top == FORMATS[dtype.name].nan
+    return dtype.is_float and not FORMATS[dtype.name].infinite
 
 
 def _untouched(expect: Expect, got: Array, error: Array) -> int:

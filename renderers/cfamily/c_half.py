@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from ...ir.dtypes import FORMATS, DType, FloatFormat, dtype, float32, float64, int32, int64, uint8, uint32
+from ...ir.dtypes import FORMATS, DType, dtype, float32, float64, int32, int64, uint32
 from .c_emitter import CFamilyEmitter
 from .c_types import form
 
@@ -43,42 +43,31 @@ def _bits(name: str) -> DType:
 
 
 def _widen(e: CFamilyEmitter, name: str, width: int) -> list[str]:
-    u = e.type(uint32, width)
+    """No float32 that is subnormal comes into being, which devices may take for 0."""
+    u, f, form = e.type(uint32, width), e.type(float32, width), FORMATS[name]
     bits = f"{u} bits = {e.convert('x', _bits(name), uint32, width)};"
-    if name in FORMATS:
-        return [bits, *_widen8(e, FORMATS[name], width)]
     if name == "bfloat16":
         return [bits, f"return {e.reinterpret('bits << 16', uint32, float32, width)};"]
+    over = e.reinterpret(f"low + {(128 - form.bias) << 23:#x}u", uint32, float32, width)
     return [
         bits,
-        f"{u} magnitude = bits & 0x7fffu;",
-        f"{u} sign = (bits ^ magnitude) << 16;",
-        *_scaled(e, 10, 15, 0x7C00, width),
-    ]
-
-
-def _scaled(e: CFamilyEmitter, mantissa: int, bias: int, top: int, width: int) -> list[str]:
-    """A `magnitude` of another format as float32, with its `sign`; from `top` it is infinite or NaN. No float32 that is subnormal comes
-    into being, which devices may take for 0."""
-    u, f = e.type(uint32, width), e.type(float32, width)
-    over = e.reinterpret(f"low + {(128 - bias) << 23:#x}u", uint32, float32, width)
-    return [
-        f"{u} low = magnitude << {23 - mantissa};",
-        f"{u} normal = low + {(127 - bias) << 23:#x}u;",
+        f"{u} magnitude = bits & {form.sign - 1:#x}u;",
+        f"{u} sign = (bits ^ magnitude) << {32 - form.size};",
+        f"{u} low = magnitude << {23 - form.mantissa};",
+        f"{u} normal = low + {(127 - form.bias) << 23:#x}u;",
         "// with one more in the exponent, a subnormal's value is what is past the first power of two; of a normal number that is more",
-        f"{f} past = {over} - 0x1p{1 - bias}f;",
+        f"{f} past = {over} - 0x1p{1 - form.bias}f;",
         f"{u} small = {e.reinterpret('past', float32, uint32, width)};",
         f"{u} finite = {_pick(e, 'small < normal', 'small', 'normal', width)};",
-        f"{u} special = {_pick(e, f'magnitude >= {top:#x}u', '0x7f800000u', '0u', width)};",
+        f"{u} special = {_pick(e, f'magnitude >= {form.top:#x}u', '0x7f800000u', '0u', width)};",
         f"return {e.reinterpret('finite | special | sign', uint32, float32, width)};",
     ]
 
 
 def _narrow(e: CFamilyEmitter, name: str, width: int) -> list[str]:
-    u = e.type(uint32, width)
+    """Adding the number whose last bit is the smallest subnormal, `unit`, leaves a subnormal's bits, rounded, at the bottom of the sum."""
+    u, f = e.type(uint32, width), FORMATS[name]
     bits = f"{u} bits = {e.reinterpret('x', float32, uint32, width)};"
-    if name in FORMATS:
-        return [bits, *_narrow8(e, FORMATS[name], width)]
     if name == "bfloat16":
         return [
             bits,
@@ -86,40 +75,19 @@ def _narrow(e: CFamilyEmitter, name: str, width: int) -> list[str]:
             f"{u} out = {_pick(e, 'x != x', '0xffffffffu', 'carried', width)} >> 16;",
             f"return {e.convert('out', uint32, _bits(name), width)};",
         ]
-    positive = e.reinterpret("magnitude", uint32, float32, width)
-    return [
-        bits,
-        f"{u} magnitude = bits & 0x7fffffffu;",
-        f"{u} sign = (bits ^ magnitude) >> 16;",
-        f"{u} normal = (magnitude + {((15 - 127) << 23) + 0xFFF + (1 << 32):#x}u + ((magnitude >> 13) & 1u)) >> 13;",
-        "// adding 0.5 leaves a subnormal's bits, rounded, at the bottom of the sum",
-        f"{u} small = {e.reinterpret(f'{positive} + 0.5f', float32, uint32, width)} - 0x3f000000u;",
-        f"{u} large = {_pick(e, 'magnitude > 0x7f800000u', '0x7e00u', '0x7c00u', width)};",
-        f"{u} finite = {_pick(e, f'magnitude < {113 << 23:#x}u', 'small', 'normal', width)};",
-        f"{u} out = {_pick(e, f'magnitude >= {(127 + 16) << 23:#x}u', 'large', 'finite', width)};",
-        f"return {e.convert('(out | sign)', uint32, _bits(name), width)};",
-    ]
-
-
-def _widen8(e: CFamilyEmitter, f: FloatFormat, width: int) -> list[str]:
-    u = e.type(uint32, width)
-    return [f"{u} magnitude = bits & 0x7fu;", f"{u} sign = (bits ^ magnitude) << 24;", *_scaled(e, f.mantissa, f.bias, f.top, width)]
-
-
-def _narrow8(e: CFamilyEmitter, f: FloatFormat, width: int) -> list[str]:
-    """As float16: the number whose last bit is the smallest subnormal is `unit`."""
-    u, shift, unit = e.type(uint32, width), 23 - f.mantissa, (127 + 24 - f.bias - f.mantissa) << 23
+    shift, unit = 23 - f.mantissa, (127 + 24 - f.bias - f.mantissa) << 23
     rebase = (1 << 32) - ((127 - f.bias) << 23) + (1 << (shift - 1)) - 1
     positive, plain = e.reinterpret("magnitude", uint32, float32, width), f"{math.ldexp(1.0, (unit >> 23) - 127)!r}f"
     return [
+        bits,
         f"{u} magnitude = bits & 0x7fffffffu;",
-        f"{u} sign = (bits ^ magnitude) >> 24;",
+        f"{u} sign = (bits ^ magnitude) >> {32 - f.size};",
         f"{u} normal = (magnitude + {rebase:#x}u + ((magnitude >> {shift}) & 1u)) >> {shift};",
         f"{u} small = {e.reinterpret(f'{positive} + {plain}', float32, uint32, width)} - {unit:#x}u;",
         f"{u} finite = {_pick(e, f'magnitude < {(128 - f.bias) << 23:#x}u', 'small', 'normal', width)};",
         f"{u} large = {_pick(e, 'magnitude > 0x7f800000u', f'{f.nan:#x}u', f'{f.top:#x}u', width)};",
         f"{u} out = {_pick(e, f'magnitude > {f.overflow:#x}u', 'large', 'finite', width)};",
-        f"return {e.convert('(out | sign)', uint32, uint8, width)};",
+        f"return {e.convert('(out | sign)', uint32, _bits(name), width)};",
     ]
 
 

@@ -191,7 +191,7 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
         plain = c_half.plain(self, way, name, 1)
-        if name in FORMATS:
+        if FORMATS[name].size == 8:
             return self._native_8bit(way, name, x, plain)
         source, result = ("h", "f") if way == "widen" else ("f", "h")
         short = "f16" if name == "float16" else "bf16"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-import struct
 from collections.abc import Set
 from functools import cache
 from typing import Any
@@ -64,16 +62,11 @@ def literal(value: Any, dtype: DType) -> str:
         half = 1 << (8 * dtype.size - 1)
         return str((int(value) + half) % (2 * half) - half)
     value = float(value)
-    if dtype.name == "float16":
-        return str(_pack("<e", "<h", value))
-    if dtype.name == "bfloat16":
-        return str(_bfloat16(value))
-    if dtype.name in FORMATS:
-        bits = FORMATS[dtype.name].bits(value)
-        return str(bits - ((bits & 0x80) << 1))
-    if dtype.size == 4:
-        value = struct.unpack("<f", struct.pack("<i", _pack("<f", "<i", value)))[0]
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    form = FORMATS[dtype.name]
+    if dtype.narrow:
+        bits = form.bits(value)
+        return str(bits - ((bits & form.sign) << 1))
+    return f"0x{FORMATS['float64'].bits(form.rounded(value)):016X}"
 
 
 def constant(value: Any, dtype: DType, lanes: int) -> str:
@@ -89,30 +82,6 @@ def constant(value: Any, dtype: DType, lanes: int) -> str:
 def splat(scalar: str, text: str) -> str:
     """The vector constant with `text` in every lane."""
     return "zeroinitializer" if text in ("0", "0x0000000000000000", "false") else f"splat ({scalar} {text})"
-
-
-def _pack(code: str, as_int: str, value: float) -> int:
-    try:
-        packed = struct.pack(code, value)
-    except OverflowError:  # finite, but rounds to infinity
-        packed = struct.pack(code, math.copysign(math.inf, value))
-    return int(struct.unpack(as_int, packed)[0])
-
-
-def _bfloat16(value: float) -> int:
-    """The bits of `value` rounded once to bfloat16 (as a signed 16-bit number)."""
-    bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
-    sign, magnitude = bits >> 63, bits & (1 << 63) - 1
-    if math.isnan(value):
-        short = 0x7FC0
-    elif math.isinf(value):
-        short = 0x7F80
-    else:
-        # scaled so that one unit is the last bit of the result; round() is to nearest even, and a carry moves the exponent on
-        exponent = max((magnitude >> 52) - 1023, -126)
-        short = round(math.ldexp(abs(value), 7 - exponent)) + ((exponent + 126) << 7)
-        short = min(short, 0x7F80)
-    return short - (sign << 15)
 
 
 def symbol(name: str) -> str:

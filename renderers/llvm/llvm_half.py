@@ -16,35 +16,34 @@ def _i(value: int, lanes: int, scalar: str = "i32") -> str:
 
 def widen(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
     """The bits of a storage type as float32; exact."""
-    if name in FORMATS:
-        return _widen8(e, x, FORMATS[name], lanes)
     f32, i32, i16 = vector("float", lanes), vector("i32", lanes), vector("i16", lanes)
     if name == "float16" and "f16c" in e.target.features:
         half = vector("half", lanes)
         return e.emit(f"fpext {half} {e.emit(f'bitcast {i16} {x} to {half}')} to {f32}")
     if name == "bfloat16" and e.target.arch == "x86_64" and 4 * lanes in (16, 32):
         return e.emit(f"bitcast {vector('i16', 2 * lanes)} {_above_zeros(e, x, lanes)} to {f32}")
-    wide = e.emit(f"zext {i16} {x} to {i32}")
     if name == "bfloat16":
+        wide = e.emit(f"zext {i16} {x} to {i32}")
         return e.emit(f"bitcast {i32} {e.emit(f'shl {i32} {wide}, {_i(16, lanes)}')} to {f32}")
-    magnitude = e.emit(f"and {i32} {wide}, {_i(0x7FFF, lanes)}")
-    sign = e.emit(f"shl {i32} {e.emit(f'xor {i32} {wide}, {magnitude}')}, {_i(16, lanes)}")
-    return _scaled(e, magnitude, sign, 10, 15, 0x7C00, lanes)
+    return _widen(e, x, FORMATS[name], lanes)
 
 
-def _scaled(e: LlvmEmitter, magnitude: str, sign: str, mantissa: int, bias: int, top: int, lanes: int) -> str:
-    """A magnitude of another format as float32, with a sign; from `top` it is infinite or NaN. Exact in a process too where subnormal
-    float32 numbers count as 0, which every library linked with -ffast-math may ask for: none comes into being."""
+def _widen(e: LlvmEmitter, x: str, f: FloatFormat, lanes: int) -> str:
+    """Exact in a process too where subnormal float32 numbers count as 0, which every library linked with -ffast-math may ask for: none
+    comes into being."""
     f32, i32 = vector("float", lanes), vector("i32", lanes)
-    low = e.emit(f"shl {i32} {magnitude}, {_i(23 - mantissa, lanes)}")
-    normal = e.emit(f"add {i32} {low}, {_i((127 - bias) << 23, lanes)}")
+    wide = e.emit(f"zext {vector(f'i{f.size}', lanes)} {x} to {i32}")
+    magnitude = e.emit(f"and {i32} {wide}, {_i(f.sign - 1, lanes)}")
+    sign = e.emit(f"shl {i32} {e.emit(f'xor {i32} {wide}, {magnitude}')}, {_i(32 - f.size, lanes)}")
+    low = e.emit(f"shl {i32} {magnitude}, {_i(23 - f.mantissa, lanes)}")
+    normal = e.emit(f"add {i32} {low}, {_i((127 - f.bias) << 23, lanes)}")
     # with one more in the exponent, a subnormal's value is what is past the first power of two; of a normal number that is more
-    over = e.emit(f"bitcast {i32} {e.emit(f'add {i32} {low}, {_i((128 - bias) << 23, lanes)}')} to {f32}")
-    past = e.emit(f"fsub {f32} {over}, {e.number(2.0 ** (1 - bias), lanes)}")
+    over = e.emit(f"bitcast {i32} {e.emit(f'add {i32} {low}, {_i((128 - f.bias) << 23, lanes)}')} to {f32}")
+    past = e.emit(f"fsub {f32} {over}, {e.number(2.0 ** (1 - f.bias), lanes)}")
     small = e.emit(f"bitcast {f32} {past} to {i32}")
     less = e.emit(f"icmp ult {i32} {small}, {normal}")
     finite = e.select(less, small, normal, "i32", lanes)
-    special = e.emit(f"icmp uge {i32} {magnitude}, {_i(top, lanes)}")
+    special = e.emit(f"icmp uge {i32} {magnitude}, {_i(f.top, lanes)}")
     exponent = e.select(special, _i(0x7F800000, lanes), _i(0, lanes), "i32", lanes)
     bits = e.emit(f"or {i32} {finite}, {exponent}")
     return e.emit(f"bitcast {i32} {e.emit(f'or {i32} {bits}, {sign}')} to {f32}")
@@ -66,14 +65,12 @@ def _above_zeros(e: LlvmEmitter, x: str, lanes: int) -> str:
 
 def narrow(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
     """float32 as the bits of a storage type, rounded to nearest even; NaN stays NaN."""
-    if name in FORMATS:
-        return _narrow8(e, x, FORMATS[name], lanes)
     f32, i32, i16 = vector("float", lanes), vector("i32", lanes), vector("i16", lanes)
     if name == "float16" and "f16c" in e.target.features:
         half = vector("half", lanes)
         return e.emit(f"bitcast {half} {e.emit(f'fptrunc {f32} {x} to {half}')} to {i16}")
-    bits = e.emit(f"bitcast {f32} {x} to {i32}")
     if name == "bfloat16":
+        bits = e.emit(f"bitcast {f32} {x} to {i32}")
         high = e.emit(f"lshr {i32} {bits}, {_i(16, lanes)}")
         odd = e.emit(f"and {i32} {high}, {_i(1, lanes)}")
         carried = e.emit(f"add {i32} {e.emit(f'add {i32} {bits}, {_i(0x7FFF, lanes)}')}, {odd}")
@@ -81,37 +78,14 @@ def narrow(e: LlvmEmitter, x: str, name: str, lanes: int) -> str:
         # all bits set are a quiet NaN, and one operation: a selection between two vectors is three on some processors
         rounded = e.emit(f"lshr {i32} {e.select(nan, _i(-1, lanes), carried, 'i32', lanes)}, {_i(16, lanes)}")
         return e.emit(f"trunc {i32} {rounded} to {i16}")
-    magnitude = e.emit(f"and {i32} {bits}, {_i(0x7FFFFFFF, lanes)}")
-    sign = e.emit(f"lshr {i32} {e.emit(f'xor {i32} {bits}, {magnitude}')}, {_i(16, lanes)}")
-    odd = e.emit(f"and {i32} {e.emit(f'lshr {i32} {magnitude}, {_i(13, lanes)}')}, {_i(1, lanes)}")
-    rebased = e.emit(f"add {i32} {magnitude}, {_i(((15 - 127) << 23) + 0xFFF, lanes)}")
-    normal = e.emit(f"lshr {i32} {e.emit(f'add {i32} {rebased}, {odd}')}, {_i(13, lanes)}")
-    # adding 0.5 leaves a subnormal's bits, rounded, at the bottom of the sum
-    positive = e.emit(f"bitcast {i32} {magnitude} to {f32}")
-    sum_ = e.emit(f"fadd {f32} {positive}, {e.number(0.5, lanes)}")
-    small = e.emit(f"sub {i32} {e.emit(f'bitcast {f32} {sum_} to {i32}')}, {_i(0x3F000000, lanes)}")
-    is_small = e.emit(f"icmp ult {i32} {magnitude}, {_i(113 << 23, lanes)}")
-    is_large = e.emit(f"icmp uge {i32} {magnitude}, {_i((127 + 16) << 23, lanes)}")
-    is_nan = e.emit(f"icmp ugt {i32} {magnitude}, {_i(0x7F800000, lanes)}")
-    large = e.select(is_nan, _i(0x7E00, lanes), _i(0x7C00, lanes), "i32", lanes)
-    finite = e.select(is_small, small, normal, "i32", lanes)
-    out = e.select(is_large, large, finite, "i32", lanes)
-    return e.emit(f"trunc {i32} {e.emit(f'or {i32} {out}, {sign}')} to {i16}")
+    return _narrow(e, x, FORMATS[name], lanes)
 
 
-def _widen8(e: LlvmEmitter, x: str, f: FloatFormat, lanes: int) -> str:
-    i32 = vector("i32", lanes)
-    wide = e.emit(f"zext {vector('i8', lanes)} {x} to {i32}")
-    magnitude = e.emit(f"and {i32} {wide}, {_i(0x7F, lanes)}")
-    sign = e.emit(f"shl {i32} {e.emit(f'xor {i32} {wide}, {magnitude}')}, {_i(24, lanes)}")
-    return _scaled(e, magnitude, sign, f.mantissa, f.bias, f.top, lanes)
-
-
-def _narrow8(e: LlvmEmitter, x: str, f: FloatFormat, lanes: int) -> str:
+def _narrow(e: LlvmEmitter, x: str, f: FloatFormat, lanes: int) -> str:
     f32, i32, shift = vector("float", lanes), vector("i32", lanes), 23 - f.mantissa
     bits = e.emit(f"bitcast {f32} {x} to {i32}")
     magnitude = e.emit(f"and {i32} {bits}, {_i(0x7FFFFFFF, lanes)}")
-    sign = e.emit(f"lshr {i32} {e.emit(f'xor {i32} {bits}, {magnitude}')}, {_i(24, lanes)}")
+    sign = e.emit(f"lshr {i32} {e.emit(f'xor {i32} {bits}, {magnitude}')}, {_i(32 - f.size, lanes)}")
     odd = e.emit(f"and {i32} {e.emit(f'lshr {i32} {magnitude}, {_i(shift, lanes)}')}, {_i(1, lanes)}")
     rebased = e.emit(f"add {i32} {magnitude}, {_i(((f.bias - 127) << 23) + (1 << (shift - 1)) - 1, lanes)}")
     normal = e.emit(f"lshr {i32} {e.emit(f'add {i32} {rebased}, {odd}')}, {_i(shift, lanes)}")
@@ -124,7 +98,7 @@ def _narrow8(e: LlvmEmitter, x: str, f: FloatFormat, lanes: int) -> str:
     is_nan = e.emit(f"icmp ugt {i32} {magnitude}, {_i(0x7F800000, lanes)}")
     large = e.select(is_nan, _i(f.nan, lanes), _i(f.top, lanes), "i32", lanes)
     out = e.select(is_large, large, e.select(is_small, small, normal, "i32", lanes), "i32", lanes)
-    return e.emit(f"trunc {i32} {e.emit(f'or {i32} {out}, {sign}')} to {vector('i8', lanes)}")
+    return e.emit(f"trunc {i32} {e.emit(f'or {i32} {out}, {sign}')} to {vector(f'i{f.size}', lanes)}")
 
 
 def round_to_odd(e: LlvmEmitter, x: str, lanes: int) -> str:

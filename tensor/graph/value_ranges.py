@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ir import index as ix
-from ...ir.dtypes import DType, bool_
-from ...ir.index import BIG, Interval, integer_bounds
+from ...ir.dtypes import bool_
+from ...ir.index import BIG, Interval
 from ...ir.integer_ranges import inside, whole
+from ...ir.intervals import INTERVALS
 from .nodes import Mark, TensorNode, range_of, walk
 from .symbolic_sizes import most, number
 
@@ -81,8 +82,8 @@ def _interval(n: TensorNode) -> Interval:
         empty = any(ix.bounds(number(e))[0] < 1 for e in n.src[0].shape)  # a reduction of nothing is its identity
         return first if n.arg[0] in ("max", "min") and not empty else every
     if n.op == "elementwise":
-        of = _OPERATORS.get(n.arg)
-        return every if of is None else of([_KNOWN[s] for s in n.src], n.dtype)
+        of = INTERVALS.get(n.arg) if n.arg != "shl" else None
+        return (of and of(*(_KNOWN[s] for s in n.src))) or every
     return first
 
 
@@ -94,33 +95,3 @@ _HOSTED: dict[str, Callable[[TensorNode], Interval]] = {
     "searchsorted": lambda n: (0, most(n.src[0].shape[0])),
 }
 """Of NumPy's own code."""
-
-
-def _corners(op: Callable[[int, int], int]) -> Callable[[list[Interval], DType], Interval]:
-    def found(x: list[Interval], dtype: DType) -> Interval:
-        ends = [op(a, b) for a in x[0] for b in x[1]]
-        return min(ends), max(ends)
-
-    return found
-
-
-def _bits(op: str) -> Callable[[list[Interval], DType], Interval]:
-    return lambda x, dtype: integer_bounds(op, x[0], x[1])
-
-
-def _remainder(x: list[Interval], dtype: DType) -> Interval:
-    return integer_bounds("remainder", x[0], x[1]) if x[1][0] > 0 else whole(dtype)
-
-
-_OPERATORS: dict[str, Callable[[list[Interval], DType], Interval]] = {
-    "add": lambda x, dtype: (x[0][0] + x[1][0], x[0][1] + x[1][1]),
-    "sub": lambda x, dtype: (x[0][0] - x[1][1], x[0][1] - x[1][0]),
-    "mul": _corners(lambda a, b: a * b),
-    "neg": lambda x, dtype: (-x[0][1], -x[0][0]),
-    "abs": lambda x, dtype: (max(0, x[0][0], -x[0][1]), max(x[0][1], -x[0][0])),
-    "max": lambda x, dtype: (max(x[0][0], x[1][0]), max(x[0][1], x[1][1])),
-    "min": lambda x, dtype: (min(x[0][0], x[1][0]), min(x[0][1], x[1][1])),
-    "where": lambda x, dtype: (min(x[1][0], x[2][0]), max(x[1][1], x[2][1])),
-    "remainder": _remainder,
-    **{op: _bits(op) for op in ("and", "or", "xor", "shr", "floordiv")},
-}

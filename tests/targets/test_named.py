@@ -145,7 +145,7 @@ def test_numpy_is_not_needed() -> None:
 
 
 ALL = (
-    *("sse4.1", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16"),
+    *("sse4.1", "popcnt", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16"),
     *("avx512vpopcntdq", "avx512bitalg", "avxvnni"),
 )
 

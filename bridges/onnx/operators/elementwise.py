@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from .... import xp
+from ....ir.dtypes import FORMATS
 from ....ir.errors import UsageError
 from ..element_types import CODED_FLOATS, NARROW_INTEGERS, NUMPY, Array, as_tensor
 from .table import (
@@ -258,7 +259,7 @@ def hardmax(call: Call, x: Any, axis: int | None = None) -> Any:
 
 
 # types --------------------------------------------------------------------------------------------------------------
-LARGEST = {"float8_e4m3": 448.0, "float8_e5m2": 57344.0}
+LARGEST = {name: FORMATS[name].largest for name in ("float8_e4m3", "float8_e5m2")}
 
 
 def decoded(x: Any, code: int) -> Any:
