@@ -17,11 +17,13 @@ import weakref
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Union
+from typing import Any, Protocol, TypeVar, Union
 
 from .checks.misuse import NoValue, number
 from .dtypes import DType, DTypeLike, bool_, float32, index
 from .errors import KernelError
+
+H = TypeVar("H")
 
 FUNCTIONS = frozenset({"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "atan"})
 """Elementary functions, which are evaluated by polynomials."""
@@ -314,6 +316,18 @@ def walk(*roots: Node) -> Iterator[Node]:
                 stack += [s for s in reversed(node.src) if s not in seen]
             else:
                 yield node
+
+
+def reachable(roots: Iterable[H], more: Callable[[H], Iterable[H]]) -> Iterator[H]:
+    """Everything that `more` leads to from some roots, these included, once each; what is met last is looked behind first."""
+    seen: set[H] = set()
+    stack = list(roots)
+    while stack:
+        found = stack.pop()
+        if found not in seen:
+            seen.add(found)
+            yield found
+            stack += more(found)
 
 
 def axes_of(*roots: Node) -> frozenset[Node]:

@@ -139,8 +139,3 @@ def split_seconds(tasks: Sequence[OverlapTask], device: SharedDevice, pieces: in
                 at[piece] += 1
                 left[piece] = device.seconds(tasks[at[piece]], 1 / pieces) if at[piece] < len(tasks) else 0.0
     return now
-
-
-def most_tokens_a_second(flops: float, parameters: float) -> float:
-    """NanoFlow's bound: two operations a parameter and token, all of them at the peak."""
-    return flops / (2 * parameters)

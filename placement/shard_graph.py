@@ -99,7 +99,3 @@ class ShardGraph:
     def updates(self) -> Iterator[ShardOp]:
         """Operations that write parameters."""
         return (op for op in self.ops if self.arrays[op.writes[0]].role == "parameter")
-
-    @property
-    def parameter_bytes(self) -> int:
-        return sum(a.nbytes for a in self.arrays.values() if a.role == "parameter")

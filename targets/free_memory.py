@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..ir.errors import UsageError
+from .cgroups import groups, read
 
 WORTH_ASKING = 1 << 26
 """Bytes below which nobody asks: that much is always there, and asking takes a tenth of a millisecond."""
@@ -29,7 +30,8 @@ def require_room(nbytes: int, what: str, instead: str = "give a smaller shape") 
 def free_memory(meminfo: str = "/proc/meminfo", proc: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> int:
     """Bytes that can be had without swapping: what is free and what the system would give back, within the limits of this process's
     cgroups (v2 and v1) and of its address space."""
-    rooms = [_available(meminfo), *_groups(proc, root), *_address_space()]
+    left = (_left(group, v1) for group, v1 in groups("memory", proc, root))
+    rooms = [_available(meminfo), *(n for n in left if n is not None), *_address_space()]
     return max(0, min(rooms))
 
 
@@ -44,31 +46,17 @@ def _available(meminfo: str) -> int:
     return kib * 1024 or pages or _NO_LIMIT
 
 
-def _groups(proc: str, root: str) -> Iterator[int]:
-    """What is left of the limit of each cgroup that this process is in, and of those above it."""
-    for line in _read(Path(proc)).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        base = Path(root) / "memory" if controllers else Path(root)
-        # inside a container the path may be the host's: then only the root of the mount exists, and it is our group
-        parts = Path(path.lstrip("/")).parts
-        for n in range(len(parts) + 1):
-            left = _left(base.joinpath(*parts[:n]), v1=bool(controllers))
-            if left is not None:
-                yield left
-
-
 def _left(group: Path, v1: bool) -> int | None:
+    """What is left of a group's limit."""
     limit, used = ("memory.limit_in_bytes", "memory.usage_in_bytes") if v1 else ("memory.max", "memory.current")
     try:
-        most, now = int(_read(group / limit)), int(_read(group / used))
+        most, now = int(read(group / limit)), int(read(group / used))
     except ValueError:  # "max", or no such file
         return None
     if most >= _NO_LIMIT:
         return None
     # files in memory count as used, and are dropped where somebody needs the room
-    stat = dict(line.split() for line in _read(group / "memory.stat").splitlines() if len(line.split()) == 2)
+    stat = dict(line.split() for line in read(group / "memory.stat").splitlines() if len(line.split()) == 2)
     dropped = int(stat.get("total_inactive_file" if v1 else "inactive_file", 0))
     return most - now + dropped
 
@@ -84,17 +72,10 @@ def _address_space() -> Iterator[int]:
     if most == resource.RLIM_INFINITY:
         return
     try:
-        used = int(_read(Path("/proc/self/statm")).split()[0]) * resource.getpagesize()
+        used = int(read(Path("/proc/self/statm")).split()[0]) * resource.getpagesize()
     except (IndexError, ValueError):
         used = 0
     yield most - used
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def _gib(nbytes: int) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..files.folders import remembered
 from ..ir.errors import DeviceError
+from .cgroups import groups, read
 from .table import entry, lookup, vector_shape
 from .target import Target
 
@@ -108,21 +109,12 @@ def _affinity() -> set[int]:
 
 def cgroup_quota(proc: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> float | None:
     """The smallest CPU quota, in cores, of this process's cgroup and its parents (v2 and v1); None where there is no limit."""
-    quotas = []
-    for line in _read(Path(proc)).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        base = Path(root) / "cpu" if controllers else Path(root)
-        # inside a container the path may be the host's: then only the root of the mount exists, and it is our group
-        parts = Path(path.lstrip("/")).parts
-        for n in range(len(parts) + 1):
-            quotas.append(_quota(base.joinpath(*parts[:n]), v1=bool(controllers)))
+    quotas = (_quota(group, v1) for group, v1 in groups("cpu", proc, root))
     return min((q for q in quotas if q is not None), default=None)
 
 
 def _quota(group: Path, v1: bool) -> float | None:
-    words = [_read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")] if v1 else _read(group / "cpu.max").split()
+    words = [read(group / "cpu.cfs_quota_us"), read(group / "cpu.cfs_period_us")] if v1 else read(group / "cpu.max").split()
     try:
         quota, period = (float(w) for w in words)
     except ValueError:  # "max", or no such file
@@ -134,17 +126,10 @@ def cache_sizes(cpu: int, fallback: tuple[int, int, int], sysfs: str = "/sys/dev
     """(L1 data, L2, L3) in bytes as the kernel reports them for `cpu`; the fallback's value for a level that is missing."""
     sizes = dict(zip((1, 2, 3), fallback, strict=True))
     for index in Path(sysfs, f"cpu{cpu}", "cache").glob("index[0-9]*"):
-        level, kind, size = (_read(index / f) for f in ("level", "type", "size"))
+        level, kind, size = (read(index / f) for f in ("level", "type", "size"))
         if kind in ("Data", "Unified") and level.isdigit() and int(level) in sizes and size[:-1].isdigit():
             sizes[int(level)] = int(size[:-1]) << {"K": 10, "M": 20, "G": 30}.get(size[-1], 0)
     return sizes[1], sizes[2], sizes[3]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 # This machine as another one: TILEWRIGHT_TARGET names a processor, and code here uses no more than that one has.

@@ -217,11 +217,6 @@ def wgmma_row(suffix: str, n: int) -> TensorRow:
     return _row(suffix, n)
 
 
-def wgmma_rows(target: Target) -> tuple[TensorRow, ...]:
-    """The rows that `target` can execute."""
-    return tuple(_row(s, n) for s in WGMMA_TYPES for n in wgmma_columns(s)) if "sm90a" in target.features else ()
-
-
 @functools.cache
 def _row(suffix: str, n: int) -> TensorRow:
     a, b, c, operands, flop = _TYPES[suffix]

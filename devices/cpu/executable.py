@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...ir.dtypes import index
 from ...ir.errors import BuildError, DeviceError, UsageError
 from ...ir.index import evaluate
-from ...ir.node import Node, make
+from ...ir.node import Node, make, walk
 from ..base import Executable
 from ..packed import Packed
 from .engine import Code
@@ -321,11 +321,4 @@ class _Free(list[CallRecord]):
 
 def _symbols(signature: Signature) -> list[Node]:
     """The symbol nodes that the grids depend on."""
-    found: dict[Node, None] = {}
-    todo = list(signature.items)
-    while todo:
-        node = todo.pop()
-        if node.op == "sym":
-            found[node] = None
-        todo.extend(node.src)
-    return list(found)
+    return [n for n in walk(*signature.items) if n.op == "sym"]

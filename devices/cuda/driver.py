@@ -41,9 +41,8 @@ def open_driver() -> Driver:
     raise DeviceError(f"{CHOICE}={chosen}, which is not installed ({'; '.join(missing)}): pip install {chosen}, or leave the variable out")
 
 
-MAP_BYTES = 128
-"""Bytes of a tensor map (`CUtensorMap` of cuda.h), which must begin at a multiple of 64."""
 _ALIGN = 64
+"""A tensor map (`CUtensorMap` of cuda.h) must begin at a multiple of so many bytes."""
 
 
 def three(sizes: Sizes) -> tuple[int, int, int]:

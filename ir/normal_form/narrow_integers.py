@@ -18,7 +18,7 @@ from ..dtypes import DType, bool_, index, int16, int32, rounded, uint16, uint32
 from ..index import Interval, split_remainders
 from ..integer_ranges import KernelRanges, exact, inside, interval, magnitude_of, ranges_of
 from ..kernel import Kernel
-from ..node import COMPARE, COUNTS, Node, const, make, pending, reads_data, walk
+from ..node import COMPARE, COUNTS, Node, const, make, pending, reachable, reads_data, walk
 from ..operators import cast
 from ..rewriter import Rewriter
 
@@ -378,20 +378,20 @@ def _smaller(kernel: Kernel, body: Node, pair: Pair) -> bool:
 
 def _sizes(n: Node) -> Iterator[int]:
     """The bytes of what an expression reads, but for places: of lanes of mixed sizes some would have to be turned into the others."""
-    stack, seen = [n], set[Node]()
-    while stack:
-        m = stack.pop()
-        if m in seen:
-            continue
-        seen.add(m)
+
+    def place(m: Node) -> bool:
+        return m.dtype is index and not reads_data(m)
+
+    def behind(m: Node) -> Sequence[Node]:
+        if m.op in ("load", "ref"):
+            return [mask] if m.op == "load" and (mask := load_parts(m)[2]) is not None else ()
+        return () if place(m) else m.src
+
+    for m in reachable([n], behind):
         if m.op in ("load", "ref"):
             yield m.dtype.size
-            mask = load_parts(m)[2] if m.op == "load" else None
-            stack += [] if mask is None else [mask]
-        elif m.dtype is index and not reads_data(m):  # (truths of places are packed: fewer steps than widening what is read)
+        elif place(m):  # (truths of places are packed: fewer steps than widening what is read)
             yield SHORT[0].size
-        elif m.op != "const":
-            stack += m.src
 
 
 class _Narrower(Rewriter):

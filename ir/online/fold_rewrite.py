@@ -25,7 +25,7 @@ from .. import node as N
 from ..body import Fold, Monoid, Reduce, Scan, Store, Value, identity
 from ..dtypes import rounded
 from ..kernel import Kernel
-from ..node import Node, axes_of, const, ref, walk
+from ..node import Node, axes_of, const, reachable, ref, walk
 from ..operators import substitute
 from .anchors import INF, ChainNest, FoldState, Inseparable, Sites, factors, family_form, inline, product, written_out
 from .states import States
@@ -123,13 +123,7 @@ class _Rewrite:
     def _below(self, name: str) -> set[str]:
         """Every value that `name` depends on."""
         if name not in self._known:
-            out: set[str] = set()
-            todo = [name]
-            while todo:
-                for r in self.values[todo.pop()].reads - out:
-                    out.add(r)
-                    todo.append(r)
-            self._known[name] = out
+            self._known[name] = set(reachable(self.values[name].reads, lambda n: self.values[n].reads))
         return self._known[name]
 
     def _is_product(self, n: ChainNest) -> bool:

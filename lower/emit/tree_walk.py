@@ -12,7 +12,7 @@ from ...ir import index as ix
 from ...ir.body import Fold, Value
 from ...ir.dtypes import index
 from ...ir.errors import OptError
-from ...ir.node import Node, axes_of, const, placeholder, ref, walk
+from ...ir.node import Node, axes_of, const, placeholder, reachable, ref, walk
 from ...ir.operators import substitute
 from ...opts.axis_plan import Part
 from ...opts.loop_tree import LEAST, Chain, Folded, Range, Shared, Single, Together, Tree, loaded_limits, ranges
@@ -291,16 +291,8 @@ class Merge:
 
 def _outermost(exprs: Sequence[Node], axes: set[Node]) -> list[Node]:
     """The largest expensive expressions over no more than `axes`."""
-    found: dict[Node, None] = {}
-    stack = list(exprs)
-    while stack:
-        e = stack.pop()
-        if axes_of(e) <= axes:
-            if any(n.op in EXPENSIVE for n in walk(e)):
-                found[e] = None
-        else:
-            stack.extend(e.src)
-    return list(found)
+    found = reachable(exprs, lambda e: () if axes_of(e) <= axes else e.src)
+    return [e for e in found if axes_of(e) <= axes and any(n.op in EXPENSIVE for n in walk(e))]
 
 
 def _check_ranks(name: str, axes: tuple[Node, ...], writes: Sequence[tuple[Node, Array]]) -> None:

@@ -6,14 +6,11 @@ there, and there are no temporaries that can be avoided."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .torch_side import EPSILON, Call, timed
+from .torch_side import EPSILON, Call, answer_lines
 
 FLOATS = ("float32", "float64")
 """What NumPy multiplies by a library; small integers and narrow floats it takes one by one."""
@@ -125,10 +122,8 @@ def _rows(kernel: str, a: Any, x: dict[str, Any]) -> Call:
     return calls[kernel]
 
 
-def prepare(job: dict[str, Any]) -> Call:
+def prepare(np: Any, job: dict[str, Any]) -> Call:
     """The call of a job, run once; its output is written for comparison."""
-    import numpy as np
-
     from ...plan import empty
 
     folder = Path(job["folder"])
@@ -142,22 +137,5 @@ def prepare(job: dict[str, Any]) -> Call:
     return call
 
 
-def main() -> None:
-    """Answer lines until stdin ends."""
-    talk = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    job = json.loads(sys.stdin.readline())
-    try:
-        import numpy
-
-        call = prepare(job)
-        answer: dict[str, Any] = {"ready": True, "version": numpy.__version__}
-    except Exception as e:  # a rival that cannot run is a line of the report, not the end of it
-        answer = {"error": f"{type(e).__name__}: {e}"[:400]}
-    print(json.dumps(answer), file=talk, flush=True)
-    for line in sys.stdin if "ready" in answer else ():
-        print(json.dumps({"times": timed(call, json.loads(line)["calls"])}), file=talk, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer_lines("numpy", prepare)

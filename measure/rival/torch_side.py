@@ -213,25 +213,25 @@ def timed_by_events(torch: Any, call: Call, calls: int, typical: float) -> list[
     return [t / size for size, t in zip(sizes, spans) for _ in range(size)]
 
 
-def main() -> None:
-    """Answer lines until stdin ends."""
+def answer_lines(library: str, prepared: Callable[[Any, dict[str, Any]], Call], on_gpu: Callable[..., list[float]] | None = None) -> None:
+    """Answer lines until stdin ends. `prepared`: the call of a job, by the library; `on_gpu` times calls where the job's device is one."""
     talk = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints goes to stderr
     job = json.loads(sys.stdin.readline())
-    torch: Any = None
+    lib: Any = None
     try:
-        torch = importlib.import_module("torch")
-        call = prepare(torch, job)
-        answer = {"ready": True, "version": torch.__version__}
+        lib = importlib.import_module(library)
+        call = prepared(lib, job)
+        answer = {"ready": True, "version": lib.__version__}
     except Exception as e:  # a rival that cannot run is a line of the report, not the end of it
         answer = {"error": f"{type(e).__name__}: {e}"[:400]}
     print(json.dumps(answer), file=talk, flush=True)
     typical = 1e-3
     for line in sys.stdin if "ready" in answer else ():
         calls = json.loads(line)["calls"]
-        if job["device"] != "cpu":
-            with torch.cuda.device(job["device"]):
-                times = timed_by_events(torch, call, calls, typical)
+        if on_gpu is not None and job["device"] != "cpu":
+            with lib.cuda.device(job["device"]):
+                times = on_gpu(lib, call, calls, typical)
         else:
             times = timed(call, calls)
         typical = min(times)
@@ -239,4 +239,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answer_lines("torch", prepare, timed_by_events)

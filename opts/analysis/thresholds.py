@@ -14,7 +14,7 @@ from math import prod
 from ...ir import index as ix
 from ...ir.buffer import load_parts
 from ...ir.dtypes import index
-from ...ir.node import COMPARE, Node, axes_of, walk
+from ...ir.node import COMPARE, Node, axes_of, reachable, walk
 from ...ir.skipped_tiles import conjuncts
 from ..nests import Nest
 from ..schedule import Scheduled
@@ -55,16 +55,7 @@ def _thresholds(nest: Nest, staged: frozenset[str]) -> tuple[Threshold, ...]:
 def _evaluated(nest: Nest, staged: frozenset[str]) -> Iterator[Node]:
     """The distinct nodes that a nest computes: not the indices of what lies in a staged tile, nor where it stores, which branches
     see to."""
-    seen: set[Node] = set()
-    stack = [nest.expr, *nest.filled.values()]
-    while stack:
-        n = stack.pop()
-        if n in seen:
-            continue
-        seen.add(n)
-        yield n
-        if n.op != "load" or load_parts(n)[0].name not in staged:
-            stack.extend(n.src)
+    return reachable((nest.expr, *nest.filled.values()), lambda n: () if n.op == "load" and load_parts(n)[0].name in staged else n.src)
 
 
 @lru_cache(maxsize=8192)

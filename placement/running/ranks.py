@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-BACKENDS = ("mpi", "gloo")
 Array = Any
 
 

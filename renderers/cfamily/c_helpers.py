@@ -10,42 +10,10 @@ from .c_emitter import CFamilyEmitter
 from .c_half import plain
 from .c_types import MASKS, form, unsigned
 
-_X86_FMA = {
-    (4, 16): "__builtin_ia32_vfmaddps(a, b, c)",
-    (4, 32): "__builtin_ia32_vfmaddps256(a, b, c)",
-    (4, 64): "__builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4)",
-    (8, 16): "__builtin_ia32_vfmaddpd(a, b, c)",
-    (8, 32): "__builtin_ia32_vfmaddpd256(a, b, c)",
-    (8, 64): "__builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4)",
-}
-_X86_SQRT = {
-    (4, 16): "__builtin_ia32_sqrtps(a)",
-    (4, 32): "__builtin_ia32_sqrtps256(a)",
-    (4, 64): "__builtin_ia32_sqrtps512_mask(a, a, -1, 4)",
-    (8, 16): "__builtin_ia32_sqrtpd(a)",
-    (8, 32): "__builtin_ia32_sqrtpd256(a)",
-    (8, 64): "__builtin_ia32_sqrtpd512_mask(a, a, -1, 4)",
-}
-_X86_EXTREME = {
-    (4, 16): "__builtin_ia32_{op}ps(a, b)",
-    (4, 32): "__builtin_ia32_{op}ps256(a, b)",
-    (4, 64): "__builtin_ia32_{op}ps512_mask(a, b, a, -1, 4)",
-    (8, 16): "__builtin_ia32_{op}pd(a, b)",
-    (8, 32): "__builtin_ia32_{op}pd256(a, b)",
-    (8, 64): "__builtin_ia32_{op}pd512_mask(a, b, a, -1, 4)",
-}
 _ARM_FMA = {
     (4, 8): "__builtin_aarch64_fmav2sf(a, b, c)",
     (4, 16): "__builtin_aarch64_fmav4sf(a, b, c)",
     (8, 16): "__builtin_aarch64_fmav2df(a, b, c)",
-}
-_X86_ROUND = {
-    (4, 16): "__builtin_ia32_roundps(x, {how})",
-    (4, 32): "__builtin_ia32_roundps256(x, {how})",
-    (4, 64): "__builtin_ia32_rndscaleps_mask(x, {how}, x, -1, 4)",
-    (8, 16): "__builtin_ia32_roundpd(x, {how})",
-    (8, 32): "__builtin_ia32_roundpd256(x, {how})",
-    (8, 64): "__builtin_ia32_rndscalepd_mask(x, {how}, x, -1, 4)",
 }
 _X86_STREAM = {16: "__builtin_ia32_movntdq", 32: "__builtin_ia32_movntdq256", 64: "__builtin_ia32_movntdq512"}
 
@@ -97,7 +65,8 @@ def subvector(e: CFamilyEmitter, form: DType, width: int, lanes: int) -> str:
 def fma(e: CFamilyEmitter, form: DType, width: int) -> str:
     """a · b + c with one rounding."""
     v, name = e.type(form, width), f"fma_{e.type(form, width)}"
-    gcc = _builtin(e, _X86_FMA if e.target.arch == "x86_64" else _ARM_FMA, form, width)
+    arm = _ARM_FMA.get((form.size, form.size * width)) if form.size * width <= e.target.vector_bytes else None
+    gcc = _x86(e, "vfmadd", form, width, "a, b, c", "a, b, c") if e.target.arch == "x86_64" else arm
     one = f"__builtin_fma{'f' if form is float32 else ''}(a[i], b[i], c[i])"
     body = _elementwise("__builtin_elementwise_fma", "a, b, c", gcc, one, v, width)
     return _define(e, name, f"{v} {name}({v} a, {v} b, {v} c)", *body)
@@ -129,7 +98,7 @@ def half(e: CFamilyEmitter, way: str, width: int) -> str:
 def square_root(e: CFamilyEmitter, form: DType, width: int) -> str:
     """Correctly rounded square roots."""
     v, name = e.type(form, width), f"sqrt_{e.type(form, width)}"
-    gcc = _builtin(e, _X86_SQRT, form, width) if e.target.arch == "x86_64" else None
+    gcc = _x86(e, "sqrt", form, width, "a", "a, a")
     body = _elementwise("__builtin_elementwise_sqrt", "a", gcc, f"__builtin_sqrt{'f' if form is float32 else ''}(a[i])", v, width)
     return _define(e, name, f"{v} {name}({v} a)", *body)
 
@@ -177,10 +146,15 @@ def root_guess(e: CFamilyEmitter, width: int) -> str:
     )  # fmt: skip
 
 
-def _builtin(e: CFamilyEmitter, table: dict[tuple[int, int], str], form: DType, width: int) -> str | None:
-    """gcc's name of an instruction on vectors of a size that the target has."""
-    size = form.size * width
-    return table.get((form.size, size)) if size <= e.target.vector_bytes else None
+def _x86(e: CFamilyEmitter, name: str, form: DType, width: int, args: str, masked: str) -> str | None:
+    """A call of gcc's builtin for an instruction on vectors of floats; `masked`: the first arguments of AVX-512's form. None where the
+    target has no vectors of the size."""
+    size, kind = form.size * width, "ps" if form.size == 4 else "pd"
+    if e.target.arch != "x86_64" or size not in (16, 32, 64) or size > e.target.vector_bytes:
+        return None
+    if size < 64:
+        return f"__builtin_ia32_{name}{kind}{'256' if size == 32 else ''}({args})"
+    return f"__builtin_ia32_{'rndscale' + kind if name == 'round' else name + kind + '512'}_mask({masked}, -1, 4)"
 
 
 def _elementwise(clang: str, args: str, gcc: str | None, one: str, v: str, width: int) -> list[str]:
@@ -196,10 +170,9 @@ def extreme(e: CFamilyEmitter, op: str, form: DType, width: int, quick: bool = F
     v = e.type(form, width)
     name, sign, choose = f"{op}{'_or_b' if quick else ''}_{v}", ">" if op == "max" else "<", select(e, form, width)
     plain = f"return {choose}({f'a {sign} b' if quick else f'(a {sign} b) | (a != a)'}, a, b);"
-    gcc = _builtin(e, _X86_EXTREME, form, width) if e.target.arch == "x86_64" else None
-    if gcc is None:
+    one = _x86(e, op, form, width, "a, b", "a, b, a")  # (the instruction gives b where there is a NaN)
+    if one is None:
         return _define(e, name, f"{v} {name}({v} a, {v} b)", plain)
-    one = gcc.format(op=op)  # (the instruction gives b where there is a NaN)
     best = f"return {one};" if quick else f"return {choose}(a != a, a, {one});"
     return _define(e, name, f"{v} {name}({v} a, {v} b)", "#ifdef __clang__", plain, "#else", best, "#endif")
 
@@ -208,9 +181,10 @@ def whole(e: CFamilyEmitter, op: str, form: DType, width: int) -> str:
     """floor or round to nearest even. Adding and taking away 2**(mantissa bits) rounds, as long as |x| is below that; larger x are
     whole already."""
     v, u = e.type(form, width), unsigned(form)
-    found = _X86_ROUND.get((form.size, form.size * width)) if e.target.arch == "x86_64" and "sse41" in e.target.features else None
-    if found is not None and form.size * width <= e.target.vector_bytes:
-        return _define(e, f"{op}_{v}", f"{v} {op}_{v}({v} x)", f"return {found.format(how=9 if op == 'floor' else 8)};")
+    how = 9 if op == "floor" else 8
+    found = _x86(e, "round", form, width, f"x, {how}", f"x, {how}, x") if "sse41" in e.target.features else None
+    if found is not None:
+        return _define(e, f"{op}_{v}", f"{v} {op}_{v}({v} x)", f"return {found};")
     name, t, magic = f"{op}_{v}", e.type(u, width), "0x1p+23f" if form is float32 else "0x1p+52"
     top = 1 << (8 * form.size - 1)
     sign, rest = e.literal(top, u), e.literal(top - 1, u)

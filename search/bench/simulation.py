@@ -80,10 +80,6 @@ class SimulatedSearch:
     clock: tuple[float, ...] = ()
     thought_s: float = field(default=0.0, compare=False)
 
-    def evaluations_to(self, target_s: float) -> int | None:
-        """How many evaluations until the best was at most `target_s`, None if never."""
-        return next((i + 1 for i, t in enumerate(self.curve) if t <= target_s), None)
-
 
 def simulate(
     recording: Recording,

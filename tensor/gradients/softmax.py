@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...ir.node import reachable
 from ..graph import index_maps as maps
 from ..graph.index_maps import IndexMap
 from ..graph.nodes import TensorNode, constant_of
@@ -115,18 +116,7 @@ def _softmax(p: TensorNode, total: TensorNode, readers: Readers, ends: set[int])
 
 def _contracted(n: TensorNode) -> bool:
     """Whether a contraction is behind pointwise work and movement."""
-    seen: set[int] = set()
-    stack = [n]
-    while stack:
-        m = stack.pop()
-        if id(m) in seen:
-            continue
-        seen.add(id(m))
-        if is_contraction(m):
-            return True
-        if m.op in ("elementwise", "cast", "view", "after"):
-            stack.extend(m.src)
-    return False
+    return any(is_contraction(m) for m in reachable([n], lambda m: m.src if m.op in ("elementwise", "cast", "view", "after") else ()))
 
 
 def _product(p: TensorNode, dims: tuple[int, ...], readers: Readers, ends: set[int]) -> Product | None:

@@ -5,9 +5,10 @@ that is compared with an extreme of itself is computed once, since another kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+from ...ir.node import reachable
 from ..graph.index_maps import Indices
 from ..graph.nodes import TensorNode
 from ..graph.primitives import COMPARISONS
@@ -126,14 +127,9 @@ def too_large(graph: Graph, stored: Callable[[TensorNode], bool]) -> list[Tensor
 def _nodes_behind(graph: Graph, cut: TensorNode, n: TensorNode, memory: Callable[[TensorNode], bool]) -> list[int]:
     """Places of `n` and of what it computes from, down to memory and after `cut`; in order. (Views too: they hold no
     operations, but what lies behind them.)"""
-    found, stack = {graph.place[id(n)]}, [n]
-    while stack:
-        for s in stack.pop().src:
-            place = graph.place[id(s)]
-            if place > graph.place[id(cut)] and place not in found and not memory(s):
-                found.add(place)
-                stack.append(s)
-    return sorted(found)
+    after = graph.place[id(cut)]
+    found = reachable([n], lambda m: [s for s in m.src if graph.place[id(s)] > after and not memory(s)])
+    return sorted(graph.place[id(m)] for m in found)
 
 
 def _union(
@@ -273,40 +269,30 @@ _KNOWN = frozenset({"tan", "asin", "acos", "atan2"})
 
 def compared_with_extremes(graph: Graph, memory: Callable[[TensorNode], bool]) -> list[TensorNode]:
     """Nodes to store, behind values that are compared with what is chosen from them; down to what `memory` says."""
-    found: dict[int, TensorNode] = {}
+    found: dict[TensorNode, None] = {}
+
+    def ends(m: TensorNode) -> bool:
+        return graph.leaf(m) or memory(m)
+
+    def behind(m: TensorNode) -> Sequence[TensorNode]:
+        through = m.op in ("elementwise", "cast", "view", "gather", "after") and not _varies(m)
+        return [s for s in m.src if not ends(s)] if through else ()
+
     for n in graph.order:
         if n.op == "elementwise" and n.arg in COMPARISONS and n.src[0] is not n.src[1] and n.src[0].dtype.is_float:
-            one, two = (_chosen_from(s) for s in n.src)
-            stack = [m for i, m in one.items() if i in two]
-            seen: set[int] = set()
-            while stack:
-                m = stack.pop()
-                if id(m) in seen or graph.leaf(m) or memory(m):
-                    continue
-                seen.add(id(m))
+            one, two = (dict.fromkeys(reachable([s], _chosen_from)) for s in n.src)
+            for m in reachable((m for m in one if m in two and m.op != "const" and not ends(m)), behind):
                 if _varies(m):
-                    found[id(m)] = m
-                elif m.op in ("elementwise", "cast", "view", "gather", "after"):
-                    stack.extend(m.src)
-    return list(found.values())
+                    found[m] = None
+    return list(found)
 
 
-def _chosen_from(n: TensorNode) -> dict[int, TensorNode]:
-    """The nodes whose elements a node's are, or were chosen among, itself included."""
-    found: dict[int, TensorNode] = {}
-    stack = [n]
-    while stack:
-        m = stack.pop()
-        if id(m) in found or m.op == "const":
-            continue
-        found[id(m)] = m
-        if m.op in ("view", "cast", "gather", "after"):
-            stack.append(m.src[0])
-        elif (m.op == "elementwise" and m.arg in _CHOICES) or (m.op in ("reduce", "scan") and m.arg[0] in _CHOICES):
-            stack.extend(m.src)
-        elif m.op == "scatter" and m.arg.combine in _CHOICES:
-            stack.append(m.src[0])
-    return found
+def _chosen_from(n: TensorNode) -> Sequence[TensorNode]:
+    """The nodes whose elements a node's are, or were chosen among."""
+    if n.op in ("view", "cast", "gather", "after") or (n.op == "scatter" and n.arg.combine in _CHOICES):
+        return n.src[:1]
+    chosen = (n.op == "elementwise" and n.arg in _CHOICES) or (n.op in ("reduce", "scan") and n.arg[0] in _CHOICES)
+    return n.src if chosen else ()
 
 
 def _varies(n: TensorNode) -> bool:

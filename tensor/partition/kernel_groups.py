@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
 from ...ir.errors import InternalError
+from ...ir.node import reachable
 from ..graph.index_checks import CHECK
 from ..graph.index_maps import Indices
 from ..graph.nodes import TensorNode
@@ -58,13 +59,7 @@ def by_memory(
 def early(wanted: Sequence[int], order: Sequence[int], needs: Mapping[int, set[int]], of: Mapping[int, int]) -> list[int]:
     """The same order, but that the groups `wanted` (checks of indices), with what they need, come before everything else: nothing is
     written yet when one fails. `needs`: by group the stored nodes it reads; `of`: the group that stores a node."""
-    found: set[int] = set()
-    stack = list(wanted)
-    while stack:
-        g = stack.pop()
-        if g not in found:
-            found.add(g)
-            stack += [of[s] for s in needs[g] if of[s] != g]
+    found = set(reachable(wanted, lambda g: [of[s] for s in needs[g]]))
     return [*(g for g in order if g in found), *(g for g in order if g not in found)]
 
 
@@ -373,19 +368,11 @@ def _forget(graph: Graph, groups: dict[int, Group], regions: Regions, needs: dic
 
 def _indirect(a: int, b: int, needs: dict[int, set[int]], of: dict[int, int]) -> bool:
     """Whether group `b` depends on group `a` through a third one (then they cannot be one kernel), or `a` on `b`."""
-    return any(_reaches(of[s], a, needs, of) for s in needs[b] if of[s] not in (a, b)) or _reaches(a, b, needs, of)
 
+    def behind(starts: Iterable[int]) -> Iterator[int]:
+        return reachable(starts, lambda g: [of[s] for s in needs[g]])
 
-def _reaches(start: int, goal: int, needs: dict[int, set[int]], of: dict[int, int]) -> bool:
-    seen, stack = set(), [start]
-    while stack:
-        g = stack.pop()
-        if g == goal:
-            return True
-        if g not in seen:
-            seen.add(g)
-            stack += [of[s] for s in needs[g] if of[s] != g]
-    return False
+    return a in behind(of[s] for s in needs[b] if of[s] not in (a, b)) or b in behind([a])
 
 
 def _join(groups: dict[int, Group], needs: dict[int, set[int]], of: dict[int, int], a: int, b: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from ...ir.node import Node, axes_of, const
+from ...ir.node import Node, axes_of, const, reachable
 from ..graph import index_maps as maps
 from ..graph.index_maps import IndexMap, Indices
 from ..graph.nodes import TensorNode
@@ -263,15 +263,11 @@ class Regions:
         made: dict[int, list[int]] = {}
         for i, region in self.regions.items():
             made.setdefault(id(region.root), []).append(i)
-        seen, todo = set[int](), [id(first.root)]
-        while todo:
-            root = todo.pop()
-            readers = {r for i in made.get(root, ()) for r in self.readers.get(i, ())} - seen - {root}
-            if id(second.root) in readers:
-                return True
-            seen |= readers
-            todo += readers
-        return False
+
+        def readers(root: int) -> set[int]:
+            return {r for i in made.get(root, ()) for r in self.readers.get(i, ())} - {root}
+
+        return id(second.root) in reachable(readers(id(first.root)), readers)
 
     def _made_before(self, n: TensorNode, sums: list[TensorNode]) -> bool:
         """Whether a fold that does not need `n` makes its reductions: `n` had better be stored there (`_merge_rows`)."""

@@ -85,9 +85,3 @@ def test_score_of_the_optimum_is_one(recorded: Recording) -> None:
     best = min(e.t_min for e in recorded.entries if e.t_min is not None)
     assert score(recorded, [best] * 40) == pytest.approx(1.0)
     assert score(recorded, random_expectation(recorded, 40)) == pytest.approx(0.0, abs=1e-9)
-
-
-def test_evaluations_to_a_target(recorded: Recording) -> None:
-    r = simulate(recorded, "beam", trials=40)
-    assert r.evaluations_to(r.curve[-1]) == r.curve.index(r.curve[-1]) + 1
-    assert r.evaluations_to(0.0) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tilewright import targets
 from tilewright.targets import tensor_rows
-from tilewright.targets.tensor_rows import GENERATIONS, WGMMA_TYPES, generation, places, wgmma_named, wgmma_row, wgmma_rows
+from tilewright.targets.tensor_rows import GENERATIONS, WGMMA_TYPES, generation, places, wgmma_named, wgmma_row
 
 ROWS = pytest.mark.parametrize("row", tensor_rows.ROWS, ids=lambda r: r.name)
 
@@ -90,8 +90,3 @@ def test_names_lead_to_rows() -> None:
         assert wgmma_named(wrong) is None
     with pytest.raises(KeyError, match="no 12 columns"):
         wgmma_row("bf16", 12)
-
-
-def test_only_hopper_has_them() -> None:
-    assert not wgmma_rows(targets.named("sm_80")) and not wgmma_rows(targets.named("sm_89"))
-    assert len(wgmma_rows(targets.named("sm_90a"))) > 200
