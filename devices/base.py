@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..ir.dtypes import DType
-from ..ir.errors import UsageError
+from ..ir.errors import BuildError, UsageError
 
 if TYPE_CHECKING:
     from ..program.program import Signature
@@ -20,6 +22,25 @@ if TYPE_CHECKING:
 
 SPECIAL, FREE = 1, 2
 """Flags of an element that is compared: by kind, for it is not finite in its type; not at all."""
+
+
+def sealed(kind: str, head: Mapping[str, Any], code: bytes) -> bytes:
+    """An object, such as a "cpu object": a line that says its kind, one of JSON (`head`, and a checksum), and the code."""
+    said = json.dumps({**head, "crc": zlib.crc32(code)}, sort_keys=True)
+    return f"tilewright {kind} 1\n{said}\n".encode() + code
+
+
+def unsealed(kind: str, of: str, obj: bytes) -> tuple[dict[str, Any], bytes]:
+    """(head, code) of such an object. Raises BuildError where it is damaged, or of another kind or version; `of`: whose it is."""
+    magic = f"tilewright {kind} 1\n".encode()
+    line, _, code = obj.removeprefix(magic).partition(b"\n")
+    try:
+        head = json.loads(line) if obj.startswith(magic) else None
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
+        raise BuildError(f"not a whole object of {of} (damaged, or of another version): build it again")
+    return head, code
 
 
 class SourceLike(Protocol):

@@ -164,6 +164,19 @@ def path(identity: Mapping[str, Any]) -> Path:
     return folders.state() / f"limits-{key}.json"
 
 
+def keep(identity: Mapping[str, Any], found: Limits) -> Limits:
+    """What was just measured, or before where that was better, kept for the machine that `identity` describes. Raises DeviceError where that is
+    not possible."""
+    file = path(identity)
+    try:
+        before = read(file)
+    except DeviceError:  # damaged: this probe is the cure
+        before = None
+    found = found.best(before) if before else found
+    write(file, found, identity)
+    return found
+
+
 def read(file: Path) -> Limits | None:
     """What was kept; None if nothing was, or where that cannot be read, which is said once. DeviceError if the file is damaged."""
     try:

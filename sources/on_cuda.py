@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..devices.base import Executable, SourceLike
+from ..devices.base import Executable, SourceLike, sealed, unsealed
 from ..devices.cuda import nvrtc
 from ..devices.cuda.device import REGISTERS
 from ..devices.cuda.executable import timed
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from ..targets import Target
 
 Compile = Callable[[SourceLike, Sequence[str]], tuple[bytes, str]]
-_MAGIC = b"tilewright cuda source 1\n"
 _REGISTERS = "--ptxas-options=-v"
 """Makes the log say what a kernel takes."""
 STATIC_SHARED = 48 << 10
@@ -47,8 +44,7 @@ def build(source: SourceLike, s: SourceSignature, target: Target, compile: Compi
         )
     if takes.shared + s.dynamic > target.shared:
         raise BuildError(f"{s.function} takes {takes.shared + s.dynamic} bytes of shared memory and {target.name} has {target.shared}")
-    head = {"crc": zlib.crc32(code), "registers": takes.registers, "spills": takes.spill_stores, "shared": takes.shared}
-    return _MAGIC + json.dumps(head).encode() + b"\n" + code
+    return sealed("cuda source", {"registers": takes.registers, "spills": takes.spill_stores, "shared": takes.shared}, code)
 
 
 class CudaSource(Executable):
@@ -57,9 +53,7 @@ class CudaSource(Executable):
     def __init__(self, obj: bytes, s: SourceSignature, device: CudaDevice) -> None:
         """Raises BuildError where the object is not sound or cannot be launched, DeviceError where the driver does not take it."""
         self.signature, self.threads, self._s = s, 1, s
-        line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
-        if not obj.startswith(_MAGIC) or json.loads(line)["crc"] != zlib.crc32(code):
-            raise BuildError("not a whole object of a CUDA source: build it again")
+        _, code = unsealed("cuda source", "a CUDA source", obj)
         self._session = device.open()
         self._aside: dict[int, int] = {}
         self._starts: dict[tuple[int, ...], Callable[[], None]] = {}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..devices.base import Executable
+from ..devices.base import Executable, sealed, unsealed
 from ..ir.dtypes import dtype
 from ..ir.errors import BuildError, DeviceError, MeasureError, UsageError
 from ..log import logger
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 log = logger("sources")
 
-_MAGIC = b"tilewright opencl source 1\n"
 MOST_SHARED = 1 << 20
 """Bytes of `__local` memory that a group may take under Oclgrind: a device's own limit was asked before."""
 _TYPES = {
@@ -41,8 +38,7 @@ def build(text: str, s: SourceSignature, device: OpenClDevice) -> bytes:
     session = device.open()
     program = session.compile(text, options(s))
     _check_shared(session, _kernel(session, program, s), s, device)
-    head = {"crc": zlib.crc32(text.encode()), "name": device.found.about["name"]}
-    return _MAGIC + json.dumps(head).encode() + b"\n" + text.encode()
+    return sealed("opencl source", {"name": device.found.about["name"]}, text.encode())
 
 
 def _check_shared(session: Any, kernel: Any, s: SourceSignature, device: OpenClDevice) -> None:
@@ -130,9 +126,7 @@ class ClSource(Executable):
     def __init__(self, obj: bytes, s: SourceSignature, device: OpenClDevice) -> None:
         """Raises BuildError where the object is not sound, or the device cannot launch it."""
         self.signature, self.threads, self._s = s, 1, s
-        line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
-        if not obj.startswith(_MAGIC) or json.loads(line)["crc"] != zlib.crc32(code):
-            raise BuildError("not a whole object of an OpenCL source: build it again")
+        _, code = unsealed("opencl source", "an OpenCL source", obj)
         self._session = device.open()
         self._kernel = _kernel(self._session, self._session.compile(code.decode(), options(s)), s)
         cl = self._session.cl

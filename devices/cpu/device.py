@@ -5,24 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 import os
 import platform
 import sys
-import zlib
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, DeviceError
 from .. import limits as limits_file
-from ..base import Device, Executable, SourceLike
+from ..base import Device, Executable, SourceLike, sealed, unsealed
 from ..limits import Limits
 
 if TYPE_CHECKING:
     from ...program.program import Signature
     from ...targets import Target
-
-
-_MAGIC = b"tilewright cpu object 1\n"
 
 
 class CpuDevice(Device):
@@ -93,10 +88,10 @@ class CpuDevice(Device):
             )
         objects = self._compile(source)
         code = b"".join(objects)
-        head = {"arch": target.arch, "crc": zlib.crc32(code), "features": sorted(target.features), "target": target.name}
+        head: dict[str, Any] = {"arch": target.arch, "features": sorted(target.features), "target": target.name}
         if len(objects) > 1:
             head["sizes"] = [len(o) for o in objects]
-        return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
+        return sealed("cpu object", head, code)
 
     def _compile(self, source: SourceLike) -> tuple[bytes, ...]:
         """The ELF objects of source text. Raises BuildError."""
@@ -130,22 +125,14 @@ class CpuDevice(Device):
         pool()
 
     def limits(self, probe: bool | float = False) -> Limits | None:
-        file = limits_file.path(self._identity())
         if not probe:
-            kept = limits_file.read(file)
+            kept = limits_file.read(limits_file.path(self._identity()))
             # a file from before caches were measured: the next search probes, and keeps what is better in it
             return kept if kept is None or all(r.caches for r in kept.rates.values()) else None
         from .probe import measure, slot
 
         self.check()
-        found = measure(self, slot(probe))
-        try:
-            before = limits_file.read(file)
-        except DeviceError:  # damaged: this probe is the cure
-            before = None
-        found = found.best(before) if before else found
-        limits_file.write(file, found, self._identity())
-        return found
+        return limits_file.keep(self._identity(), measure(self, slot(probe)))
 
 
 def _lack(arch: str, missing: list[str], here: Target) -> str:
@@ -160,14 +147,9 @@ def _lack(arch: str, missing: list[str], here: Target) -> str:
 
 
 def _open(obj: bytes) -> tuple[dict[str, Any], tuple[bytes, ...]]:
-    line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
-    try:
-        head = json.loads(line) if obj.startswith(_MAGIC) else None
-    except ValueError:
-        head = None
-    sizes = head.get("sizes", [len(code)]) if isinstance(head, dict) else None
-    whole = isinstance(sizes, list) and all(isinstance(n, int) and n > 0 for n in sizes) and sum(sizes) == len(code)
-    if not isinstance(head, dict) or not isinstance(sizes, list) or not whole or head.get("crc") != zlib.crc32(code):
+    head, code = unsealed("cpu object", "the cpu device", obj)
+    sizes = head.get("sizes", [len(code)])
+    if not isinstance(sizes, list) or not all(isinstance(n, int) and n > 0 for n in sizes) or sum(sizes) != len(code):
         raise BuildError("not a whole object of the cpu device (damaged, or of another version): build it again")
     ends = list(itertools.accumulate(sizes))
     return head, tuple(code[a:b] for a, b in zip((0, *ends), ends))

@@ -5,9 +5,7 @@ spills its registers to memory, costs no measurement."""
 
 from __future__ import annotations
 
-import json
 import platform
-import zlib
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ from ...ir.errors import BuildError, DeviceError
 from ...program import abi
 from ...program.hopper import numbers
 from .. import limits as limits_file
-from ..base import Device, Executable, Memory, SourceLike
+from ..base import Device, Executable, Memory, SourceLike, sealed, unsealed
 from ..limits import Limits
 from . import gpus, nvrtc
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from .session import CudaSession
 
 
-_MAGIC = b"tilewright cuda object 1\n"
 SPILL_BYTES = 256
 """The most bytes that a thread may store of registers that it has no room for: the worth of 64 registers."""
 REGISTERS = 64 << 10
@@ -121,8 +118,7 @@ class CudaDevice(Device):
         for i in range(len(source.signature.items)):
             veto(source.signature, i, target, figures.get(abi.entry(source.signature, i)))
         taken = {name: [r.registers, r.spill_stores, r.stack, r.shared] for name, r in sorted(figures.items())}
-        head = {"arch": target.cpu, "crc": zlib.crc32(code), "takes": taken}
-        return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
+        return sealed("cuda object", {"arch": target.cpu, "takes": taken}, code)
 
     def _compile(self, source: SourceLike, options: Sequence[str] = nvrtc.OPTIONS) -> tuple[bytes, str]:
         """(code, log) of CUDA text. Raises BuildError."""
@@ -142,7 +138,7 @@ class CudaDevice(Device):
         return session(self.index, self.target)
 
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
-        head, code = _parts(obj)
+        head, code = unsealed("cuda object", "the cuda device", obj)
         if not _runs(head["arch"], self.target.cpu):
             raise DeviceError(
                 f"this code was built for {head['arch']} and {self._card['name']} is {self.target.cpu}: build it for this GPU"
@@ -160,20 +156,12 @@ class CudaDevice(Device):
         return CudaMemory(self._open(), self._stream)
 
     def limits(self, probe: bool | float = False) -> Limits | None:
-        file = limits_file.path(self._identity())
         if not probe:
-            return limits_file.read(file)
+            return limits_file.read(limits_file.path(self._identity()))
         from .probe import measure
 
         self.check()
-        found = measure(self)
-        try:
-            before = limits_file.read(file)
-        except DeviceError:  # damaged: this probe is the cure
-            before = None
-        found = found.best(before) if before else found
-        limits_file.write(file, found, self._identity())
-        return found
+        return limits_file.keep(self._identity(), measure(self))
 
 
 def on(stream: Any, selector: str = "") -> CudaDevice:
@@ -218,17 +206,6 @@ def veto(signature: Signature, phase: int, target: Target, takes: nvrtc.Resource
         )
     if takes.shared > target.shared:
         raise BuildError(f"{name} takes {takes.shared} bytes of shared memory and {target.name} has {target.shared}: stage smaller tiles")
-
-
-def _parts(obj: bytes) -> tuple[dict[str, Any], bytes]:
-    line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
-    try:
-        head = json.loads(line) if obj.startswith(_MAGIC) else None
-    except ValueError:
-        head = None
-    if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
-        raise BuildError("not a whole object of the cuda device (damaged, or of another version): build it again")
-    return head, code
 
 
 def _runs(built: str, here: str) -> bool:

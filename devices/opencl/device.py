@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import re
-import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -17,15 +15,13 @@ from ...program import abi
 from ...program.program import Signature
 from ...targets import Target
 from .. import limits as limits_file
-from ..base import Device, Executable, Memory, SourceLike
+from ..base import Device, Executable, Memory, SourceLike, sealed, unsealed
 from ..limits import Limits
 from ..packed import Packed
 from ..registry import register
 from .drivers import CHECKS, PYOPENCL, FoundDevice, choose, chosen, drivers, find, target_of
 from .pocl_cache import check_room
 from .session import ClMemory, ClSession
-
-_MAGIC = b"tilewright opencl object 1\n"
 
 
 class OpenClDevice(Device):
@@ -139,18 +135,11 @@ class OpenClDevice(Device):
             code = source.text.encode()
         else:
             code = s.binary(source.text)
-        head = {"compiler": self.compiler_id(), "crc": zlib.crc32(code), "name": self.found.about["name"]}
-        return _MAGIC + json.dumps(head, sort_keys=True).encode() + b"\n" + code
+        return sealed("opencl object", {"compiler": self.compiler_id(), "name": self.found.about["name"]}, code)
 
     def load(self, obj: bytes, signature: Signature, threads: int) -> Executable:
         self.check_threads(threads)
-        line, _, code = obj.removeprefix(_MAGIC).partition(b"\n")
-        try:
-            head = json.loads(line) if obj.startswith(_MAGIC) else None
-        except ValueError:
-            head = None
-        if not isinstance(head, dict) or head.get("crc") != zlib.crc32(code):
-            raise BuildError("not a whole object of the opencl device (damaged, or of another version): build it again")
+        head, code = unsealed("opencl object", "the opencl device", obj)
         if (head["compiler"], head["name"]) != (self.compiler_id(), self.found.about["name"]):
             raise DeviceError(
                 f"this code was built for {head['name']} by {head['compiler']}; build it again for {self.found.about['name']}"
@@ -168,19 +157,11 @@ class OpenClDevice(Device):
     def limits(self, probe: bool | float = False) -> Limits | None:
         d = self.found.about
         identity = {"device": "opencl", **{k: d[k] for k in ("platform", "name", "driver", "units")}}
-        file = limits_file.path(identity)
         if not probe:
-            return limits_file.read(file)
+            return limits_file.read(limits_file.path(identity))
         from .probe import probe as measure
 
-        now = measure(self.spec or self.name)
-        try:
-            before = limits_file.read(file)
-        except DeviceError:  # damaged: this probe is the cure
-            before = None
-        now = now.best(before) if before else now
-        limits_file.write(file, now, identity)
-        return now
+        return limits_file.keep(identity, measure(self.spec or self.name))
 
 
 def on(queue: Any) -> OpenClDevice:

@@ -18,6 +18,7 @@ from cuda_build import ARCHITECTURES, needs_cxx, needs_nvrtc
 from fake_cuda import CARD, FAULT, FakeCudaDevice
 from tilewright import devices
 from tilewright.devices import BoundCall
+from tilewright.devices.base import unsealed
 from tilewright.devices.cuda import device as cuda
 from tilewright.devices.cuda import executable as cuda_timing
 from tilewright.devices.cuda import gpus as cuda_find
@@ -66,7 +67,7 @@ def source(text: str = TEXT, target: Target | None = None, **changed: Any) -> So
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_building_needs_no_gpu(arch: str) -> None:
     obj = CudaDevice().build(source(target=named(arch)))
-    head, code = cuda._parts(obj)
+    head, code = unsealed("cuda object", "the cuda device", obj)
     assert head["arch"] == arch and code.startswith(b"\x7fELF")
     assert set(head["takes"]) == {"add_p0", "add_p1"} and all(0 < t[0] <= 64 and t[1:] == [0, 0, 0] for t in head["takes"].values())
 
