@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from checks import check_compiled
 from tilewright import targets
-from tilewright.heuristics import starts
+from tilewright.heuristics import quick_starts, starts
 from tilewright.heuristics.start import StartFacts
 from tilewright.heuristics.start.register_tiles import ReusedReads
 from tilewright.ir import KernelBuilder, absolute, cast, float32, int32, maximum, minimum, where
@@ -43,6 +43,17 @@ def test_padded_tiles_are_right() -> None:
     kernel, target = below(37, 11, 9), targets.host()
     for opts in list(ReusedReads().guesses(StartFacts(kernel, target)))[:3]:
         check_compiled(kernel, opts)
+
+
+@pytest.mark.parametrize("name", ["avx2", "znver4"])
+def test_what_is_computed_for_each_lane_is_shared_by_rows_without_ranking(name: str) -> None:
+    kb = KernelBuilder("distances")
+    i, j, k = kb.axis("h", 40), kb.axis("w", 203), kb.axis("k", 203)
+    least = kb.min("least", (i, j), k, kb.input("g", (40, 203), int32, range=(0, 10000))[i, k] + cast((j - k) * (j - k), int32))
+    kb.store("y", int32, (40, 203), (i, j), least[i, j])
+    kernel, target = kb.build(), targets.named(name)
+    plans = {p.axis.arg.name: p for p in apply(kernel, quick_starts(kernel, target)[0], target).plans.values()}
+    assert plans["h"].upcast >= 4 and plans["w"].upcast >= target.lanes(int32)
 
 
 def overlaps(m: int, n: int) -> Kernel:
