@@ -20,6 +20,7 @@ from ...opts.analysis.structure import extent
 from ...opts.defaults import fit, one_by_one, site_name, waste
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
+from ...opts.options.cache import with_rows as fetched_rows
 from ...opts.options.fuse import with_rows
 from ..machine import DEFAULT
 from ..model.loads import lanes_in_groups
@@ -180,6 +181,7 @@ class ScaledBytes(StartRule):
     name = "scaled bytes"
 
     def guesses(self, f: StartFacts) -> Iterator[Opts]:
+        fetched = fetched_rows(f.kernel, f.target)
         for n in f.reductions:
             for along in n.reduce_axes:
                 found = scaled_dot(f.target, n, along)
@@ -191,12 +193,25 @@ class ScaledBytes(StartRule):
                 few = tuple((r, 1) for r in (ROWS[::-1] if alone else ROWS))
                 tiles = (SHARED if f.target.registers >= 32 else SHARED_FEW) if others else few
                 outer = [opt("PARALLEL", site_name(a)) for a in (rows or others)[:1]]
+                if rows and not others and (block := _block(f, extent(rows[-1]))) > 1:
+                    outer.insert(0, opt("TILE", site_name(rows[-1]), block))
                 at_once = gcd(SCALES, along.arg.extent // GROUP)
                 groups = [opt("UNROLL", site_name(along), at_once)] if at_once > 1 else []
                 for tile in tiles:
                     pairs = ((axes[-1], k) for axes, most in zip((rows, others), tile) if axes for k in (fit(extent(axes[-1]), most),))
                     several = [opt("UPCAST", site_name(a), k) for a, k in pairs if k > 1]
-                    yield (opt("UPCAST", site_name(along), GROUP), *groups, *several, *outer, *with_rows(f.kernel, f.target))
+                    yield (opt("UPCAST", site_name(along), GROUP), *groups, *several, *outer, *fetched, *with_rows(f.kernel, f.target))
+
+
+BLOCKS = (32, 16, 8)
+"""Rows of a work item, which share what is computed of the activations, the likeliest first."""
+ITEMS = 4
+"""Work items of a thread at least."""
+
+
+def _block(f: StartFacts, rows: int) -> int:
+    """Rows of a work item: a divisor of their number, so that all items are alike; 1 where there is none."""
+    return next((b for b in BLOCKS if rows % b == 0 and rows >= ITEMS * f.threads * b), 1)
 
 
 # groups with a scale --------------------------------------------------------------------------------------------------
@@ -254,7 +269,14 @@ class ScaledGroups(StartRule):
         if scaled_sum(n, axis, size) is not None:
             steps = max(steps, gcd(SCALES, extent(axis) // size))
         alike = [opt("UNROLL", axis.arg.name, steps)] if steps > 1 else []
-        return (opt("UPCAST", axis.arg.name, size), *alike, *at_once, *parallel, *with_rows(f.kernel, f.target))
+        return (
+            opt("UPCAST", axis.arg.name, size),
+            *alike,
+            *at_once,
+            *parallel,
+            *fetched_rows(f.kernel, f.target),
+            *with_rows(f.kernel, f.target),
+        )
 
 
 def _group(n: Nest) -> _ScaledGroup | None:

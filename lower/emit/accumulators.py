@@ -36,7 +36,7 @@ LINE = 64
 """Bytes that one request fetches."""
 
 
-def fetch(low: Lowering, n: Nest, ev: NestEval, assignments: list[Assignment]) -> None:
+def fetch(low: Lowering, n: Nest, ev: NestEval, assignments: Sequence[Assignment]) -> None:
     """The lines of these assignments. Past the end of a row they are the next row's, or nobody's: a request never faults. Nothing where the
     reduction has no lanes along its axis: a request an element costs more than it gives."""
     for f in prefetches(low.sched).get(n.name, ()):
@@ -61,7 +61,7 @@ def _address(low: Lowering, n: Nest, f: Prefetch) -> Node | None:
         return at
     around = [p for p in low.sched.loops(n) if p.axis not in n.reduce_axes]
     step = ix.parts(at)[0].get(around[-1].var) if around else None
-    return None if step is None else ix.add(at, const(step))
+    return None if not step else ix.add(at, const(step * max(1, -(-f.ahead // (step * f.buffer.dtype.size)))))
 
 
 PASSES = 32
@@ -257,9 +257,13 @@ class Accumulators:
         self.masks = [self.ev.low.bound(a) for a in self.n.reduce_axes if self.low.masked(a)] if self.dot is None else []
         if self.dot is not None:
             self.dot.reset()
-        fetch(self.low, self.n, self.ev, [{**s, **p, **u} for u in self.ev.assignments(self.unrolled) for s, p in self.keys])
+        self.fetch([{**s, **p, **u} for u in self.ev.assignments(self.unrolled) for s, p in self.keys])
         if self.dot is None:
             fetch_next_block(self.low, self.n)
+
+    def fetch(self, assignments: Sequence[Assignment]) -> None:
+        """Ask for the lines that will be read where these elements are now."""
+        fetch(self.low, self.n, self.ev, assignments)
 
     def step(self, acc: Val, asg: Assignment) -> Val:
         """An accumulator after one more element."""

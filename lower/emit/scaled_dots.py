@@ -18,8 +18,9 @@ from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
+from ..passes.distribution import ROWS
 from ..storage import Assignment
-from .accumulators import Accumulators
+from .accumulators import Accumulators, fetch
 from .dot import flipped
 
 
@@ -35,13 +36,16 @@ def found(low: Lowering, n: Nest) -> type[Accumulators] | None:
 
 class _Scaled(Accumulators):
     """Accumulators of sums that have `scales` for each `size` neighbours along the lanes: what a subclass adds up of a group is multiplied
-    once. `lanes`: of a vector of sums."""
+    once. `lanes`: of a vector of sums; `piece`: how many neighbours are computed in one way."""
 
-    def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str, size: int, scales: Sequence[Node], lanes: int) -> None:
+    def __init__(
+        self, low: Lowering, n: Nest, ev: NestEval, combine: str, *, size: int, scales: Sequence[Node], lanes: int, piece: int
+    ) -> None:
         assert ev.lane is not None
         super().__init__(low, n, NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, size)), combine)
         self.axis, self.size, self.scales, self.lanes = ev.lane, size, scales, lanes
         self.together = self._together()
+        self.pieces = NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, piece))
 
     def identity(self) -> Val:
         """The starting value of an accumulator."""
@@ -51,11 +55,21 @@ class _Scaled(Accumulators):
         """Before the steps of an iteration, to which that was carried: nothing else is known of the ones before."""
         super().begin(carried)
         self.together.reset()
+        self.pieces.reset()
+
+    def fetch(self, assignments: Sequence[Assignment]) -> None:
+        """Ask for the lines that will be read where these groups are now."""
+        fetch(self.low, self.n, self.pieces, [piece for asg in assignments for piece in self.in_pieces(asg)])
+
+    def in_pieces(self, asg: Assignment) -> list[Assignment]:
+        """The pieces of a group."""
+        count = self.size // self.pieces.width
+        return [{**asg, self.axis.name: asg[self.axis.name] * count + i} for i in range(count)]
 
     def step(self, acc: Val, asg: Assignment) -> Val:
         """`acc` plus the products of a group."""
         b, v = self.low.b, self.group(asg)
-        return b.op("fma", v, b.splat(self._scale(asg), self.lanes), acc) if self.scales else b.op("add", acc, v)
+        return b.op("fma", v, self.scale(asg), acc) if self.scales else b.op("add", acc, v)
 
     def group(self, asg: Assignment) -> Val:
         """The sum of a group before it is scaled, in vectors of `lanes`."""
@@ -71,17 +85,27 @@ class _Scaled(Accumulators):
             return ev
         return NestEval(low, n, vectors=Vectors(ev.regs, copies, copies.trips & -copies.trips))
 
-    def _scale(self, asg: Assignment) -> Val:
-        """The scale of a group."""
+    def block(self, asg: Assignment) -> tuple[int, Assignment]:
+        """Which of the groups whose scales are computed at once a group is, and where these are."""
+        ev = self.together
+        if ev is self.ev:
+            return 0, asg
+        assert ev.lane is not None
+        return asg[ev.lane.name] % ev.width, {**asg, ev.lane.name: asg[ev.lane.name] // ev.width}
+
+    def products(self, asg: Assignment) -> Val:
+        """The scales of a block of groups."""
         b, ev = self.low.b, self.together
-        at = 0
-        if ev is not self.ev:
-            assert ev.lane is not None
-            at, asg = asg[ev.lane.name] % ev.width, {**asg, ev.lane.name: asg[ev.lane.name] // ev.width}
         each = [ev.value(x, asg) for x in self.scales]
         each = [b.extract(v, 0) for v in each] if ev is self.ev else each
         wide = max(v.lanes for v in each)
-        return b.extract(reduce(lambda x, y: b.op("mul", x, y), (b.splat(v, wide) for v in each)), at)
+        return reduce(lambda x, y: b.op("mul", x, y), (b.splat(v, wide) for v in each))
+
+    def scale(self, asg: Assignment) -> Val:
+        """The scale of a group, in every lane."""
+        b, (at, where) = self.low.b, self.block(asg)
+        v = self.products(where)
+        return b.shuffle(v, v, (at,) * self.lanes) if v.lanes == self.lanes > 1 else b.splat(b.extract(v, at), self.lanes)
 
 
 class ScaledSums(_Scaled):
@@ -90,21 +114,15 @@ class ScaledSums(_Scaled):
     def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
         plan = scheduled_sum(low.sched, n, ev.lane, ev.width)
         assert plan is not None
-        super().__init__(low, n, ev, combine, plan.size, plan.scales, ev.width)
-        self.plan, self.vectors = plan, NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, ev.width))
-
-    def begin(self, carried: Sequence[Val]) -> None:
-        """Before the steps of an iteration, to which that was carried: nothing else is known of the ones before."""
-        super().begin(carried)
-        self.vectors.reset()
+        super().__init__(low, n, ev, combine, size=plan.size, scales=plan.scales, lanes=ev.width, piece=ev.width)
+        self.plan = plan
 
     def group(self, asg: Assignment) -> Val:
         """The sum of a group before it is scaled, in vectors."""
-        b, count = self.low.b, self.size // self.lanes
+        b = self.low.b
         total: Val | None = None
-        for i in range(count):
-            here = {**asg, self.axis.name: asg[self.axis.name] * count + i}
-            *rest, last = (b.splat(self.vectors.value(x, here), self.lanes) for x in self.plan.factors)
+        for here in self.in_pieces(asg):
+            *rest, last = (b.splat(self.pieces.value(x, here), self.lanes) for x in self.plan.factors)
             first = reduce(lambda x, y: b.op("mul", x, y), rest)
             total = b.op("mul", first, last) if total is None else b.op("fma", first, last, total)
         assert total is not None
@@ -112,30 +130,69 @@ class ScaledSums(_Scaled):
 
 
 class ScaledDots(_Scaled):
-    """Products of bytes: an accumulator has a lane for each four of a group. `small`: how many neighbours of `a` are computed in one way."""
+    """Products of bytes: an accumulator has a lane for each four of a group. `joined`: what `less` takes off several groups is one product."""
 
     def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
         plan = scheduled_dot(low.sched, n, ev.lane)
         assert plan is not None and ev.lane is not None
-        super().__init__(low, n, ev, combine, GROUP, plan.scales, plan.row.n)
+        piece = _alike(plan.a, ev.lane.axis)
+        super().__init__(low, n, ev, combine, size=GROUP, scales=plan.scales, lanes=plan.row.n, piece=piece)
         self.plan = plan
-        self.small = _alike(plan.a, ev.lane.axis)
-        self.parts = NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, self.small))
+        several = self.together is not self.ev and self.together.width == plan.row.n
+        self.joined = bool(several and plan.less and plan.scales and _has_rows(low, n, plan.b))
         self._memo: dict[tuple[int, ...], Val] = {}
+        self._sums: dict[tuple[tuple[str, int], ...], Val] = {}
 
     def begin(self, carried: Sequence[Val]) -> None:
         """Before the steps of an iteration, to which that was carried: nothing else is known of the ones before."""
         super().begin(carried)
-        self.parts.reset()
         self._memo.clear()
+        self._sums.clear()
+
+    def step(self, acc: Val, asg: Assignment) -> Val:
+        """`acc` plus the products of a group; where several have their scales at once, plus those of all after the last: so what an iteration
+        waits for of the one before is one addition."""
+        if not self.joined:
+            return super().step(acc, asg)
+        b, (at, where) = self.low.b, self.block(asg)
+        key = tuple(sorted(where.items()))
+        if at == 0:
+            self._sums[key] = b.op("mul", self.products(where), self._less(where))
+        self._sums[key] = b.op("fma", self.group(asg), self.scale(asg), self._sums[key])
+        return b.op("add", acc, self._sums[key]) if at == self.together.width - 1 else acc
+
+    def _less(self, where: Assignment) -> Val:
+        """What `less` takes off each of a block of groups."""
+        b, plan, lane = self.low.b, self.plan, self.together.lane
+        assert lane is not None
+        at = [{**where, lane.name: where[lane.name] * self.together.width + i} for i in range(self.together.width)]
+        each = [self._taken(self.ev.value(plan.b, a)) for a in at]
+        half = plan.row.n // 2
+        while len(each) > 1:  # (a lane each in the end)
+            pairs = list(zip(each[::2], each[1::2]))
+            n, count = each[0].lanes, plan.row.n // half // 2
+            first = [i for g in range(count) for i in range(2 * half * g, 2 * half * g + half)]
+            second = [i + half for i in first]
+            each = [
+                b.op("add", b.shuffle(x, y, (*first, *(n + i for i in first))), b.shuffle(x, y, (*second, *(n + i for i in second))))
+                for x, y in pairs
+            ]
+            half //= 2
+        return b.op("cast", each[0], dtype=float32)
+
+    def _taken(self, right: Val) -> Val:
+        """What `less` takes off a group, in a lane for each four."""
+        b, plan = self.low.b, self.plan
+        start = b.const(0, int32, plan.row.n)
+        return b.op("sub", start, b.dot(plan.row.name, start, b.splat(b.const(plan.less, uint8), GROUP), right))
 
     def group(self, asg: Assignment) -> Val:
         """The sum of a group before it is scaled, converted."""
         b, plan = self.low.b, self.plan
         right = self.ev.value(plan.b, asg)
         start = b.const(0, int32, plan.row.n)
-        if plan.less:  # a less than its byte: what that adds is the same for all rows of `a`
-            start = b.op("sub", start, b.dot(plan.row.name, start, b.splat(b.const(plan.less, uint8), GROUP), right))
+        if plan.less and not self.joined:  # a less than its byte: what that adds is the same for all rows of `a`
+            start = self._taken(right)
         return b.op("cast", b.dot(plan.row.name, start, self._left(asg), right), dtype=float32)
 
     def _left(self, asg: Assignment) -> Val:
@@ -143,10 +200,9 @@ class ScaledDots(_Scaled):
         key = tuple(asg[name] for name in self.ev.depends(self.plan.a))
         out = self._memo.get(key)
         if out is None:
-            b, count = self.low.b, GROUP // self.small
-            each = [self._bytes(self.plan.a, {**asg, self.axis.name: asg[self.axis.name] * count + i}) for i in range(count)]
+            each = [self._bytes(self.plan.a, piece) for piece in self.in_pieces(asg)]
             while len(each) > 1:
-                each = [b.shuffle(x, y, tuple(range(2 * x.lanes))) for x, y in zip(each[::2], each[1::2])]
+                each = [self.low.b.shuffle(x, y, tuple(range(2 * x.lanes))) for x, y in zip(each[::2], each[1::2])]
             out = self._memo[key] = each[0]
         return out
 
@@ -154,17 +210,24 @@ class ScaledDots(_Scaled):
         """Some of them: `a` computed in bytes, which hold all that it comes by."""
         b = self.low.b
         if x.op == "cast":
-            v = b.splat(self.parts.value(x.src[0], asg), self.small)
+            v = b.splat(self.pieces.value(x.src[0], asg), self.pieces.width)
             return v if v.dtype is uint8 else flipped(b, v, uint8)
         if x.op == "const":
-            return b.const(x.arg, uint8, self.small)
+            return b.const(x.arg, uint8, self.pieces.width)
         first = self._bytes(x.src[0], asg)
         if x.op == "shr":
-            count = self.parts.value(x.src[1], asg)
-            if same_in_groups(x.src[1], self.axis.axis, self.small):
+            count = self.pieces.value(x.src[1], asg)
+            if same_in_groups(x.src[1], self.axis.axis, self.pieces.width):
                 count = b.extract(count, 0)
-            return b.op("shr", first, b.splat(b.op("cast", count, dtype=uint8), self.small))
+            return b.op("shr", first, b.splat(b.op("cast", count, dtype=uint8), self.pieces.width))
         return b.op(x.op, first, self._bytes(x.src[1], asg))
+
+
+def _has_rows(low: Lowering, n: Nest, shared: Node) -> bool:
+    """Whether a loop around the sum, of known length and in one work item, goes over rows that share an operand: what depends on it alone
+    is computed in a loop before them then."""
+    rows = [p for p in low.sched.loops(n) if p.axis in n.axes and p.kind != "grid"][-1:]
+    return any(isinstance(p.trips, int) and p.trips >= ROWS and p.axis not in axes_of(shared) and not low.masked(p.axis) for p in rows)
 
 
 def _alike(a: Node, axis: Node) -> int:

@@ -64,7 +64,7 @@ class _Distribution:
 
     def _split(self, rows: For, loop: For) -> Iterator[For]:
         """The loop that computes what rows have in common in an inner one, if there is enough of that."""
-        if loop.step != 1 or self._trips(loop) < 2 or loop.carried:
+        if loop.step != 1 or self._trips(loop) < 2:
             return
         column = _Column(rows, loop, self._common(rows, loop))
         self._keep(column)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from ...ir.buffer import Buffer, loads
 from ...ir.errors import OptError
 from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of
+from ...ir.node import Node, axes_of, walk
 from ...targets import Target
+from ..analysis.dot_instructions import same_in_groups
 from ..analysis.structure import extent
 from ..builder import ScheduleBuilder
 from ..memory_limits import buffer_bytes, is_far
@@ -33,13 +34,19 @@ STREAM, PREFETCH = POLICIES = ("stream", "prefetch")
 @dataclass(frozen=True, eq=False)
 class Prefetch:
     """A reduction asks for `buffer` at `indices`, over its own axes; `later`: where the iteration of the loop around
-    it that comes next will read."""
+    it that comes next will read, or the first one that is `ahead` bytes away."""
 
     nest: Nest
     buffer: Buffer
     indices: tuple[Node, ...]
     later: bool
+    ahead: int = 0
 
+
+AHEAD = 4 << 10
+"""Bytes between what a sum of packed numbers reads and what it asks for: so much comes from memory while one line does, and 2 KB was as good."""
+FAR = 4
+"""A second cache over the bytes of packed rows from which on they are taken to come from memory: between two calls others use it."""
 
 _ASKED: weakref.WeakKeyDictionary[Scheduled, dict[str, list[Prefetch]]] = weakref.WeakKeyDictionary()
 
@@ -63,7 +70,7 @@ def prefetching(items: Sequence[Item], buffer: Buffer) -> Prefetch | None:
     over the store's points, along the axis on which it is consecutive. Of an input: the last of several nests that
     read the same rows, if it is a reduction along them."""
     nests = [n for i in items for n in ((i,) if isinstance(i, Nest) else i.nests if _over_rows(i) else ())]
-    return _output(nests, buffer) if buffer.role == "out" else _input(nests, buffer)
+    return _output(nests, buffer) if buffer.role == "out" else _input(nests, buffer) or _packed(nests, buffer)
 
 
 def _output(nests: list[Nest], buffer: Buffer) -> Prefetch | None:
@@ -89,6 +96,19 @@ def _input(nests: list[Nest], buffer: Buffer) -> Prefetch | None:
     if not again or not _along(n) or n.reduce_axes[0] is not indices[-1] or not axes_of(*indices[:-1]):
         return None
     return Prefetch(n, buffer, indices, True)
+
+
+def _packed(nests: list[Nest], buffer: Buffer) -> Prefetch | None:
+    reads = [(n, i) for n in nests for b, i, _ in loads(*n.roots) if b == buffer]
+    if not reads or any(read != reads[0] for read in reads) or not _along(reads[0][0]):
+        return None
+    (n, indices), (along,) = reads[0], reads[0][0].reduce_axes
+    others = [i for b, i, _ in loads(*n.roots) if b != buffer and along in axes_of(*i)]
+    grouped = any(x.op == "div" and x.src[0] is along for i in others for x in walk(*i))
+    rows = axes_of(*indices) - {along}
+    if not grouped or not rows or all(same_in_groups(x, along, 2) for x in indices):
+        return None
+    return Prefetch(n, buffer, indices, True, AHEAD)
 
 
 def _over_rows(item: FoldItem) -> bool:
@@ -147,7 +167,7 @@ def check(s: Scheduled) -> None:
         if prefetching(s.items, b) is None and b.role == "out":
             raise OptError(f"{what}: no reduction before its store runs over the same points along the output's last axis")
         if prefetching(s.items, b) is None:
-            raise OptError(f"{what}: no reduction is the last of several that read the same rows of it")
+            raise OptError(f"{what}: no reduction is the last of several that read the same rows of it, or has scales for groups of them")
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:
@@ -180,9 +200,10 @@ def _read_at_once(kernel: Kernel, b: Buffer, target: Target) -> bool:
 
 def _worth_it(kernel: Kernel, b: Buffer, target: Target) -> bool:
     """Whether rows of a buffer in memory can be asked for before they are used."""
+    found, size = prefetching(plain(kernel), b) if target.kind != "gpu" else None, buffer_bytes(b.shape, b.dtype.size)
     # (a row that is read next comes from the last cache as late as from memory)
-    away = is_far(target, b.shape, b.dtype.size) or (b in kernel.inputs and buffer_bytes(b.shape, b.dtype.size) > 2 * target.l2)
-    return away and rows_stay(kernel, b, target)
+    least = 2 * target.l2 if found is None or not found.ahead else target.l2 // FAR
+    return (is_far(target, b.shape, b.dtype.size) or (b in kernel.inputs and size > least)) and rows_stay(kernel, b, target)
 
 
 def rows_stay(kernel: Kernel, b: Buffer, target: Target) -> bool:
@@ -215,7 +236,8 @@ CACHE = Option(
         Doc(
             "CACHE(input, policy=prefetch)",
             "Where several nests read the same rows, the last of them is a reduction along the rows "
-            "(cross_entropy's sum). It prefetches the row that the next iteration of the loop around it reads.",
+            "(cross_entropy's sum). It prefetches the row that the next iteration of the loop around it reads. A sum with a scale for each "
+            "group of a packed row prefetches what it reads some KB later.",
         ),
     ),
     golden={

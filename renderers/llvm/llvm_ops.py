@@ -13,7 +13,7 @@ from . import llvm_half
 from .division import divmod_, fdiv, quot, root_guess, scale2, unsupported
 from .llvm_emitter import SCALAR, LlvmEmitter, constant, suffix, type_of, vector
 from .llvm_emitter import splat as constant_splat
-from .tables import looked_up, note_mask
+from .tables import both_halves, looked_up, note_field, note_mask
 
 LANES = 32
 """Bytes of a register: four registers of 32-bit integers."""
@@ -88,8 +88,14 @@ def lane_insert(e: LlvmEmitter, s: Instr) -> str:
 
 
 def lane_shuffle(e: LlvmEmitter, s: Instr) -> str:
-    """Lanes of one vector or two, in another order."""
+    """Lanes of one vector or two, in another order. One lane in all of them is looked up: of a shuffle, LLVM makes two instructions."""
     a, b = s.args
+    if a.dtype is float32 and a.lanes == len(s.picks) == 8 and 0 < s.picks[0] < 8 and len({*s.picks}) == 1 and "avx2" in e.target.features:
+        name = "@llvm.x86.avx2.permps"
+        e.declare(name, f"declare <8 x float> {name}(<8 x float>, <8 x i32>)")
+        return e.emit(f"call <8 x float> {name}(<8 x float> {e.of(a)}, <8 x i32> splat (i32 {s.picks[0]}))")
+    if (halves := both_halves(e, s)) is not None:
+        return halves
     picks = ", ".join(f"i32 {i}" for i in s.picks)
     return e.emit(f"shufflevector {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}, <{len(s.picks)} x i32> <{picks}>")
 
@@ -123,6 +129,7 @@ def _binary(e: LlvmEmitter, s: Instr) -> str:
     if opcode is None:
         raise unsupported(s)
     note_mask(e, s)
+    note_field(e, s)
     return looked_up(e, s) or e.emit(f"{opcode} {type_of(a)} {e.of(a)}, {e.of(b)}")
 
 

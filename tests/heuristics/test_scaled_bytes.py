@@ -13,7 +13,7 @@ from tilewright.lower import lower
 from tilewright.opts import apply, parse, short
 from tilewright.opts.analysis.dot_instructions import scaled_sum
 from tilewright.opts.nests import plain
-from tilewright.program.program import Instr, Program, statements
+from tilewright.program.program import For, Instr, Program, statements
 from tilewright.targets import Target, named
 
 TARGETS = ("v2", "v3", "v4", "cascadelake", "alderlake", "sapphirerapids", "znver4")
@@ -137,6 +137,50 @@ def test_extremes_of_both_bytes(target: str) -> None:
     one = {"x": x, "w": w, "xs": np.ones((1, 1), np.float32), "s": np.ones((2, 1), np.float16)}
     interp.run(lower(apply(kernel, parse("Uk32"), named(target))), one | {"y": y})
     assert y.tolist() == [[32 * 128.0 * 128, -32 * 128.0 * 127]]
+
+
+def inner_loop(program: Program) -> list[Instr]:
+    """What runs for each block of groups."""
+    (loop,) = (s for p in program.phases for s in statements(p.body) if isinstance(s, For) and s.carried)
+    return [s for s in loop.body.stmts if isinstance(s, Instr)]
+
+
+@pytest.mark.parametrize("target", ["v3", "znver4"])
+@pytest.mark.parametrize("weights", ["bytes", "halves", "parts"])
+def test_what_an_offset_adds_is_computed_once_for_all_rows(target: str, weights: str) -> None:
+    """One instruction a group in the loop over rows, and one product for what is taken off eight."""
+    kernel, t, options = product(weights, 16, 1, 512), named(target), parse("Uk32 Rk8 Tn8 Pn")
+    found = [s.op for s in inner_loop(lower(apply(kernel, options, t)))]
+    assert found.count("dot") == found.count("fma") == 8
+    for check in (check_floats, check_twin):
+        check(kernel, options, t)
+    check_compiled(kernel, options)
+    alone = [s.op for s in inner_loop(lower(apply(kernel, parse("Uk32 Rk8 Pn"), t)))]
+    assert alone.count("dot") == 16
+
+
+def test_rows_of_activations_are_none_that_share_it() -> None:
+    """A loop over them goes around the sum, and what is taken off differs in each."""
+    kernel, t, options = product("halves", 4, 16, 512), named("znver4"), parse("Uk32 Rk8 Pn")
+    assert [s.op for s in inner_loop(lower(apply(kernel, options, t)))].count("dot") == 16
+    check_floats(kernel, options, t)
+
+
+@pytest.mark.parametrize("weights", ["bytes", "halves"])
+def test_lines_are_asked_for_before_they_are_decoded(weights: str) -> None:
+    """Some KB before, a request a line; not where weights stay in a cache."""
+    t = named("znver4")
+    for n, asked in ((2048, True), (64, False)):
+        kernel = product(weights, n, 1, 1024)
+        first = quick_starts(kernel, t)[0]
+        found = [s for s in inner_loop(lower(apply(kernel, first, t))) if s.op == "prefetch"]
+        assert len(found) == asked * (256 if weights == "bytes" else 128) // 64, short(first)
+        if asked:
+            read = min(
+                s.mem.offset for s in inner_loop(lower(apply(kernel, first, t))) if s.op == "load" and s.mem.base == found[0].mem.base
+            )
+            assert found[0].mem.offset - read == 4096
+    check_compiled(product(weights, 16, 1, 512), parse("Uk32 Rk8 Pn Cw/prefetch"))
 
 
 def test_rows_of_weights_from_memory_come_one_after_the_other() -> None:
