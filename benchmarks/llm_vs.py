@@ -2,12 +2,12 @@
 
     python benchmarks/record.py benchmarks/llm_vs.py [--sizes 110M 0.5B 1.1B] [--forms float32 bfloat16 q8_0 q4_0] [--threads 1 2] [--rounds 5] [--add] [--first]
 
-Each program is a process that holds its model and answers with the seconds of a burst; they are asked in turns, and medians count. A ratio is our
-tokens/s over the other's. `read_share`: bytes of weights a token over what one sum of 512 MB reads a second here, in the same turns. PyTorch takes part
-in float32 and bfloat16. llama.cpp is its Python package (llama-cpp-python, built from source with the gcc that is here), where it is installed: set
-LLAMA_CPP to the folder that holds it. A size that needs more than `--memory` GB is said and left out. `ours_int8`: ours with
-activations of 8 bits, which is what llama.cpp computes with beside packed weights; keys that end in `_int8` compare it. With --first, rows say how
-long a process takes that reads a GGUF file and makes one token, its kernels being in the cache, and its peak memory."""
+Each program is a process that holds its model and answers with the seconds of a burst; they are asked in turns, and medians count. Ours and llama.cpp
+read one GGUF file. A ratio is our tokens/s over the other's. `read_share`: bytes of weights a token over what one sum of 512 MB reads a second here,
+in the same turns. PyTorch takes part in float32 and bfloat16. llama.cpp is its Python package (llama-cpp-python, built from source with the gcc that
+is here), where it is installed: set LLAMA_CPP to the folder that holds it. A size that needs more than `--memory` GB is said and left out.
+`ours_int8`: ours with activations of 8 bits, which is what llama.cpp computes with beside packed weights; keys that end in `_int8` compare it. With
+--first, rows say how long a process takes that reads a GGUF file and makes one token, its kernels being in the cache, and its peak memory."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def matrices_of(size: str) -> float:
 def ours(size: str, form: str, threads: int, act: str | None = None) -> tuple[Callable[[], None], Callable[[], None]]:
     from tilewright.examples import generate, llama
 
-    config = dataclasses.replace(config_of(size), act=act)
-    d = generate.Decoder(llama.model, llama.init(config, 0, generate.packing(form)), config, threads=threads)
+    params, config, _ = generate.loaded(Path(os.environ["LLM_VS"]) / f"{size}-{form}.gguf", llama.config_of, llama.params_of)
+    d = generate.Decoder(llama.model, params, dataclasses.replace(config, act=act), threads=threads)
     ids = np.random.default_rng(0).integers(0, config.tokens, PROMPT)
 
     def prompt() -> None:
@@ -324,8 +324,7 @@ def main() -> int:
                     )
                     continue
                 path = Path(folder) / f"{size}-{form}.gguf"
-                if "llamacpp" in names:
-                    gguf_of(size, form, path)
+                gguf_of(size, form, path)
                 for threads in a.threads:
                     print(json.dumps(compared(size, form, threads, a.rounds, names)), flush=True)
                 path.unlink(missing_ok=True)

@@ -43,7 +43,7 @@ class Room:
     """Memory for what is copied out of a file: arrays begin on cache lines, in blocks so large that the system can use huge pages. A block is
     given back with the last of its arrays."""
 
-    BLOCK, LINE = 64 << 20, 64
+    BLOCK, LINE, SMALL = 64 << 20, 64, 1 << 16
 
     def __init__(self) -> None:
         self._left, self._lock = np.empty(0, np.uint8), threading.Lock()
@@ -58,6 +58,14 @@ class Room:
                 self._left = block[-block.ctypes.data % self.LINE :]
             found, self._left = self._left[:nbytes], self._left[-(-nbytes // self.LINE) * self.LINE :]
         return found.view(kind)
+
+    def copied(self, array: Array) -> Array:
+        """An array's contents here; the array itself where it is small, which would hold a block for little."""
+        if array.nbytes < self.SMALL:
+            return array
+        found = self.empty(array.size, array.dtype).reshape(array.shape)
+        found[...] = array
+        return found
 
 
 class MappedFile:

@@ -19,6 +19,7 @@ from ..tensor import Tensor
 from ..tensor.trees import tree_map
 from ..xp import arange, where
 from ..xp import round as round_half_even
+from .mapped_file import Room
 
 Array = np.ndarray[Any, Any]
 
@@ -278,6 +279,10 @@ def to_blocks(form: str, w: PackedMatrix) -> Array:
     return np.concatenate(blocks, axis=-1).reshape(*lead, -1)
 
 
+_ROOM = Room()
+"""Where packed matrices lie together: one of a megabyte by itself would get small pages, of which each costs a walk through tables."""
+
+
 def quantize(x: Any, form: str, group: int | None = None) -> PackedMatrix:
     """A matrix of floats, (..., rows, columns), packed.
 
@@ -299,7 +304,7 @@ def quantize(x: Any, form: str, group: int | None = None) -> PackedMatrix:
         raise UsageError(f"quantize: {int((~np.isfinite(a)).sum())} of {a.size} numbers are NaN or infinite, which {form} cannot hold")
     blocks = a.reshape(*a.shape[:-1], a.shape[-1] // n, n)
     fields = {"q8_0": _q8, "int8": _int8, "q4_0": _q4, "int4": _q4, "q4_k": _q4k, "q6_k": _q6k}[named](blocks)
-    packed: PackedMatrix = tree_map(Tensor, fields)
+    packed: PackedMatrix = tree_map(lambda field: Tensor(_ROOM.copied(field)), fields)
     return packed
 
 

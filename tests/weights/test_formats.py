@@ -128,6 +128,17 @@ def test_compiled_products_read_packed_bytes(form: str, monkeypatch: pytest.Monk
     np.testing.assert_array_equal(some, w.decoded().numpy()[[5, 0, 95]])
 
 
+def test_packed_matrices_lie_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one block, where the system has huge pages for them; small ones are by themselves."""
+    room = weights.mapped_file.Room()
+    monkeypatch.setattr(weights.packed, "_ROOM", room)
+    x = RNG.standard_normal((256, 1024)).astype("float32")
+    first, second = (weights.quantize(y, "q8_0").q.numpy() for y in (x, -x))
+    assert second.ctypes.data - first.ctypes.data == first.nbytes and first.ctypes.data % 64 == 0
+    np.testing.assert_array_equal(first, -second)
+    assert np.shares_memory(room.copied(x[0]), x)
+
+
 def test_what_cannot_be_packed_is_said() -> None:
     for x, form, match in (
         (X[:, :40], "q8_0", "groups of 32"), (X, "q5_1", "no format 'q5_1'"), (X * np.float32(np.nan), "q4_0", "1536 of 1536 numbers are NaN"),
