@@ -18,11 +18,23 @@ from .graph import OperatorGraph, OperatorNode
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
 IMAGES = ("tilewright", "IntegerConv")
-SAME_PLACES = (
-    "QuantizeLinear", "DequantizeLinear", "QLinearAdd", "QLinearMul", "Relu", "Clip", "Add", "Mul", "Sigmoid", "HardSigmoid", "HardSwish",
-    "LeakyRelu",
+FIRST, ALL = slice(1), slice(None)
+SAME_PLACES = {
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "Relu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "LeakyRelu"), FIRST),
+    **dict.fromkeys(("PRelu", "Elu", "Tanh", "Gelu", "Identity", "BatchNormalization", "InstanceNormalization", "Conv"), FIRST),
+    **dict.fromkeys(("MaxPool", "AveragePool", "GlobalAveragePool", "Resize", "Upsample", "Split"), FIRST),
+    **dict.fromkeys(("QLinearSigmoid", "QLinearLeakyRelu", "QLinearAveragePool", "QLinearGlobalAveragePool"), FIRST),
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Concat"), ALL), **dict.fromkeys(("QLinearAdd", "QLinearMul"), slice(0, 4, 3)),
+    "QLinearConcat": slice(2, None, 3),
+}  # fmt: skip
+"""Operators whose results lie as operands do, and which operands those are."""
+LAID_OUT = ("QuantizeLinear", "QLinearAdd", "QLinearMul", "QLinearConcat", "MaxPool", "Concat")
+"""Operators that may be told that their results have channels last."""
+MOVES = (
+    "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather", "Expand", "Tile", "Split", "Identity", "DepthToSpace",
+    "SpaceToDepth",
 )  # fmt: skip
-"""Operators whose results lie as their operands do."""
+"""Operators whose results are elements of their first operand."""
 
 
 def use_integer_products(graph: OperatorGraph) -> None:
@@ -47,6 +59,7 @@ class _Rewriter:
         self.count = 0
 
     def run(self) -> None:
+        self._move_bytes()
         rules: dict[str, Callable[[OperatorNode], list[OperatorNode] | None]] = {
             "Conv": self._conv, "MatMul": self._matmul, "Gemm": self._matmul, "QLinearConv": self._qlinear, "QLinearMatMul": self._qlinear,
             "ConvInteger": self._whole, "MatMulInteger": self._whole,
@@ -63,14 +76,50 @@ class _Rewriter:
             self._drop_unread()
             self._lay_out()
 
+    def _move_bytes(self) -> None:
+        """Bytes are moved before they become numbers, and numbers that are rounded to the bytes that they come from are these bytes."""
+        nodes: list[OperatorNode] = []
+        for n in self.graph.nodes:
+            x = self._dequantised(n.inputs[0]) if n.op[0] == "" and n.inputs and not n.on_host else None
+            if x is None or x.name in self.constants or x.scale.size != 1 or x.zero.size != 1:
+                nodes.append(n)
+                continue
+            before = self.made_by[n.inputs[0]]
+            made = [n]
+            if n.op[1] in MOVES or (n.op[1] == "MaxPool" and len(n.outputs) == 1):
+                bytes_of = {o: f"{o}\0bytes" for o in n.outputs if o}
+                made = [
+                    OperatorNode(n.op, n.name, [x.name, *n.inputs[1:]], [bytes_of.get(o, "") for o in n.outputs], n.attributes, n.proto)
+                ]
+                made += [OperatorNode(before.op, n.name, [b, *before.inputs[1:]], [o], {}, before.proto) for o, b in bytes_of.items()]
+            elif n.op[1] == "QuantizeLinear" and self._same_bytes(n, x):
+                made = [OperatorNode(("", "Identity"), n.name, [x.name], n.outputs, {}, n.proto)]
+            nodes += made
+            self.made_by.update((o, m) for m in made for o in m.outputs if o)
+        self.graph.nodes = nodes
+        self._drop_unread()
+
+    def _same_bytes(self, node: OperatorNode, x: Quantised) -> bool:
+        """(b − zero) · scale / scale is within a rounding of b − zero."""
+        scale, zero = self._known(node, 1), self._known(node, 2)
+        if scale is None or zero is None or zero.dtype != x.zero.dtype or not {*node.attributes} <= {"axis", "saturate"}:
+            return False
+        ordinary = bool(1e-30 < x.scale.reshape(-1)[0] < 1e30)
+        return ordinary and scale.dtype == np.float32 and [*scale.flat] == [*x.scale.flat] and [*zero.flat] == [*x.zero.flat]
+
     def _lay_out(self) -> None:
         """Bytes around convolutions lie in memory with their channels last, as these read and make them."""
-        images = {n.inputs[0] for n in self.graph.nodes if n.op == IMAGES}
+        group: dict[str, set[str]] = {}
         for n in self.graph.nodes:
-            if n.op == IMAGES or (n.op[1] in SAME_PLACES and not images.isdisjoint((*n.inputs, *n.outputs))):
-                images.update(n.outputs)
-                if n.op[1] in ("QuantizeLinear", "QLinearAdd", "QLinearMul"):
-                    n.attributes["channels_last"] = 1
+            if n.op[1] in SAME_PLACES and (not n.op[1].endswith("Concat") or n.attributes.get("axis") == 1):
+                names = {name for name in (*n.inputs[SAME_PLACES[n.op[1]]], *n.outputs) if name and name not in self.constants}
+                whole = set[str]().union(names, *(group[name] for name in names if name in group))
+                group.update(dict.fromkeys(whole, whole))
+        ends = {name for n in self.graph.nodes if n.op == IMAGES for name in (n.inputs[0], n.outputs[0])}
+        images = ends.union(*(group[name] for name in ends if name in group))
+        for n in self.graph.nodes:
+            if n.op[1] in LAID_OUT and n.outputs[0] in images and (not n.op[1].endswith("Concat") or n.attributes.get("axis") == 1):
+                n.attributes = {**n.attributes, "channels_last": 1}
 
     def _drop_unread(self) -> None:
         """Conversions that nobody reads any more."""
@@ -101,9 +150,10 @@ class _Rewriter:
             return None
         return Quantised(node.inputs[x], s, z, axis)
 
-    def _weight(self, q: Quantised, by: int, conv: bool) -> tuple[Array, Array] | None:
+    def _weight(self, q: Quantised, by: int, conv: bool, group: int = 1) -> tuple[Array, Array] | None:
         """A known weight's bytes without their zero point, and its scale: one, or one along axis `by`. None where bytes do not hold that,
-        where a sum of products with bytes may leave int32, and where they are no matrix, or no convolution's."""
+        where a sum of products with bytes may leave int32 (with groups, what float32 holds), and where they are no matrix, or no
+        convolution's."""
         values = self.constants.get(q.name)
         if values is None or (values.ndim < 3 if conv else values.ndim != 2):
             return None
@@ -112,7 +162,7 @@ class _Rewriter:
             return None
         shape = [-1 if d == by % values.ndim else 1 for d in range(values.ndim)]
         wide = values.astype(np.int16) - q.zero.astype(np.int16).reshape(shape if q.zero.size > 1 else ())
-        if not wide.size or wide.min() < -128 or wide.max() > 127 or 255 * 128 * (wide.size // size) >= 2**31:
+        if not wide.size or wide.min() < -128 or wide.max() > 127 or 255 * 128 * (wide.size // size) >= 2 ** (24 if group > 1 else 31):
             return None
         return wide.astype(np.int8), q.scale.reshape(-1) if q.scale.size > 1 else q.scale.reshape(())
 
@@ -146,10 +196,12 @@ class _Rewriter:
         conv = node.op[1] in ("Conv", "QLinearConv", "ConvInteger")
         sums = w.sum(axis=tuple(range(1, w.ndim)) if conv else 0, dtype=np.int32)
         less = (0 if added is None else added.astype(np.int32)) - np.int32(zero) * sums
-        channels = w.shape[1]
+        group = int(node.attributes.get("group", 1)) if conv else 1
+        channels = w.shape[1] * group
         if conv:  # (instructions add products of four channels)
-            w = np.pad(w, [(0, -w.shape[d] % 4 if d == 1 else 0) for d in range(w.ndim)]).transpose((*range(2, w.ndim), 1, 0))
-        taps = np.ascontiguousarray(w)
+            four = -channels % 4 if group == 1 else 0
+            w = np.pad(w, [(0, four if d == 1 else 0) for d in range(w.ndim)]).transpose((*range(2, w.ndim), 1, 0))
+        taps = np.ascontiguousarray(w, np.float32 if group > 1 else np.int8)
         inputs = [x, self._constant(taps), self._constant(less.astype(np.int32)) if np.any(less) else ""]
         inputs += ["" if scale is None else self._constant(np.asarray(scale, np.float32)), bias]
         how = {**node.attributes, "zero": int(zero), "channels": channels} if conv else {}
@@ -157,9 +209,9 @@ class _Rewriter:
 
     def _conv(self, node: OperatorNode) -> list[OperatorNode] | None:
         x, w = (self._dequantised(self._given(node, i)) for i in (0, 1))
-        if x is None or w is None or x.scale.size != 1 or x.zero.size != 1 or node.attributes.get("group", 1) != 1:
+        if x is None or w is None or x.scale.size != 1 or x.zero.size != 1:
             return None
-        found = self._weight(w, 0, True)
+        found = self._weight(w, 0, True, node.attributes.get("group", 1))
         if found is None:
             return None
         scale = x.scale.reshape(()) * found[1]
@@ -183,9 +235,9 @@ class _Rewriter:
         conv = node.op[1] == "QLinearConv"
         x, w = self._bytes(node, 0, 1, 2), self._bytes(node, 3, 4, 5, 0 if conv else 1)
         bias = self._known(node, 8)
-        if x is None or w is None or x.scale.size != 1 or x.zero.size != 1 or node.attributes.get("group", 1) != 1:
+        if x is None or w is None or x.scale.size != 1 or x.zero.size != 1:
             return None
-        found = self._weight(w, 0 if conv else 1, conv)
+        found = self._weight(w, 0 if conv else 1, conv, node.attributes.get("group", 1))
         again = self._known(node, 6)
         if found is None or (self._given(node, 8) and bias is None) or again is None or again.size != 1:
             return None
@@ -198,10 +250,11 @@ class _Rewriter:
         """A product of integers that stays one. The zero point of x may be known at each call only."""
         conv = node.op[1] == "ConvInteger"
         values, zero_w = self._known(node, 1), self._known(node, 3)
-        if values is None or values.dtype not in BYTES or (self._given(node, 3) and zero_w is None) or node.attributes.get("group", 1) != 1:
+        if values is None or values.dtype not in BYTES or (self._given(node, 3) and zero_w is None):
             return None
         zero_w = np.zeros((), values.dtype) if zero_w is None else zero_w
-        found = self._weight(Quantised(node.inputs[1], np.ones((), np.float32), zero_w, 0 if conv else 1), 0 if conv else 1, conv)
+        by = 0 if conv else 1
+        found = self._weight(Quantised(node.inputs[1], np.ones((), np.float32), zero_w, by), by, conv, node.attributes.get("group", 1))
         zero = self._known(node, 2)
         if found is None or (zero is not None and zero.size != 1):
             return None

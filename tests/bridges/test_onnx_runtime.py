@@ -310,8 +310,16 @@ def test_results_are_those_of_onnx_runtime(name: str) -> None:
         np.testing.assert_allclose(ours, theirs, 2e-3 if case.op == "MatMulNBits" else 2e-4, 2e-3 if case.op == "MatMulNBits" else 2e-4)
 
 
+def in_floats(proto: Any, x: Any) -> Any:
+    """What ONNX Runtime gives where it does as the nodes say."""
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return runtime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+
+
 def between_conversions(kind: str, zero: int, groups: int) -> Any:
-    """Q, DQ, a product with bytes of scales by channel, Q, DQ, …: with padding, strides, a residual, a pool, and a matrix at the end."""
+    """Q, DQ, a product with bytes of scales by channel, Q, DQ, …: with padding, strides, a residual, channels that are joined, a pool, and a
+    matrix at the end."""
     r, nodes, weights = np.random.default_rng(abs(zero) + groups), list[Any](), dict[str, Any]()
 
     def known(value: Any) -> str:
@@ -339,11 +347,12 @@ def between_conversions(kind: str, zero: int, groups: int) -> Any:
     y = again(made("Relu", made("Conv", x, weight(8, 3 if zero else 6, 3, 3), bias(8), pads=[1, 0, 2, 1], strides=[2, 1])))
     z = again(made("Conv", y, weight(8, 8 // groups, 1, 3), pads=[0, 1, 0, 1], group=groups))
     y = again(made("Relu", made("Add", z, y)))
+    y = again(made("Concat", y, z, axis=1))
     y = again(
         made(
             "Conv",
-            again(made("MaxPool", y, kernel_shape=[2, 2])),
-            weight(5, 8, 2, 2),
+            again(made("MaxPool", y, kernel_shape=[2, 2], pads=[1, 0, 0, 0])),
+            weight(5, 16, 2, 2),
             known(r.standard_normal(5).astype("f")),
             dilations=[1, 2],
         )
@@ -358,19 +367,47 @@ def between_conversions(kind: str, zero: int, groups: int) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.mark.parametrize(
-    ("kind", "zero", "groups", "count"), [("uint8", 0, 1, 5), ("uint8", 131, 1, 5), ("int8", -128, 1, 5), ("int8", 9, 2, 4)]
-)
-def test_products_between_conversions_are_of_bytes(kind: str, zero: int, groups: int, count: int) -> None:
+@pytest.mark.parametrize(("kind", "zero", "groups"), [("uint8", 0, 1), ("uint8", 131, 8), ("int8", -128, 1), ("int8", 9, 2)])
+def test_products_between_conversions_are_of_bytes(kind: str, zero: int, groups: int) -> None:
     proto = between_conversions(kind, zero, groups)
     model, x = load(proto), np.random.default_rng(3).standard_normal((2, 3 if zero else 6, 9, 10)).astype("f") * 2
-    assert sum(n.op[0] == "tilewright" for n in model._graph.nodes) == count
-    options = runtime.SessionOptions()
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL  # in floats, as the nodes say
-    session = runtime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    (wanted,) = session.run(None, {"x": x})
+    assert sum(n.op[0] == "tilewright" for n in model._graph.nodes) == 5
+    laid = [n.op[1] for n in model._graph.nodes if n.attributes.get("channels_last")]
+    assert laid == ["QuantizeLinear"] * 4 + ["Concat", "QuantizeLinear", "MaxPool", "QuantizeLinear"]
+    (wanted,) = in_floats(proto, x)
     error = np.abs(model(x) - wanted)
     assert error.max() <= 0.1 and error.mean() <= 0.03 < 0.02 * np.abs(wanted).max()  # some numbers lie between two bytes
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_bytes_are_moved_before_they_become_numbers(same: bool) -> None:
+    nodes, x = list[Any](), "x"
+    for i, (op, more) in enumerate([("Relu", []), ("Reshape", ["size"]), ("Transpose", []), ("Split", [])]):
+        how = {"Transpose": {"perm": [0, 2, 1]}, "Split": {"axis": 1}}.get(op, {})
+        nodes.append(helper.make_node(op, [x, *more], [f"y{i}", "end"] if op == "Split" else [f"y{i}"], **how))
+        by = ["s" if same or i != 2 else "other", "z"]
+        nodes.append(helper.make_node("QuantizeLinear", [f"y{i}", *by], [f"q{i}"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"q{i}", *by], [x := f"d{i}"]))
+    results = [helper.make_tensor_value_info(name, 1, shape) for name, shape in ((x, [2, 2, 6]), ("end", [2, 2, 6]), ("d1", [2, 6, 4]))]
+    known = {"s": np.float32(0.0123), "other": np.float32(0.02), "z": np.array(7, np.uint8), "size": np.int64([2, 6, 4])}
+    constants = [numpy_helper.from_array(v, n) for n, v in known.items()]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, [2, 4, 6])], results, constants)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model, given = load(proto), normal(2, 4, 6)
+    kinds = [n.op[1] for n in model._graph.nodes]
+    assert kinds[:3] == ["Relu", "QuantizeLinear", "Reshape"] and kinds.count("QuantizeLinear") == (1 if same else 3)
+    for ours, theirs in zip(model(given), in_floats(proto, given), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_bytes_that_are_rounded_again_are_themselves(kind: str) -> None:
+    low, all_bytes = np.iinfo(kind).min, np.arange(256)
+    scales = np.exp(np.random.default_rng(5).uniform(-69, 69, 20000)).astype(np.float32)[:, None]
+    for zero in (low, low + 255, low + 100):
+        numbers = (all_bytes + low - zero).astype(np.float32) * scales
+        again = np.rint(numbers / scales) + zero
+        assert (again == all_bytes + low).all()
 
 
 @pytest.mark.parametrize("op", ["QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "dynamic"])

@@ -10,7 +10,7 @@ from ....ir.errors import UsageError
 from ..element_types import NARROW_INTEGERS
 from .contrib import attention, unpacked
 from .quantisation import dequantize, dynamic_quantize, less_zero, qlinear_conv, qlinear_matmul, quantize, requantized
-from .table import OPERATORS, Call, type_of, wide
+from .table import OPERATORS, Call, channels_behind, channels_first, type_of, wide
 from .table import operator as _operator
 
 operator = partial(_operator, domain="com.microsoft")
@@ -36,8 +36,8 @@ def qlinear_binary(
     """A sum or a product, element by element. `channels_last`: how the result lies in memory."""
     a, b = real(a, scale_a, zero_a), real(b, scale_b, zero_b)
     y = a + b if call.kind == "QLinearAdd" else a * b
-    if channels_last:
-        return _again(call, y.permute((0, *range(2, y.ndim), 1)), scale, zero, 0).permute((0, y.ndim - 1, *range(1, y.ndim - 1)))
+    if channels_last and y.ndim > 2:
+        return channels_first(_again(call, channels_behind(y), scale, zero, 0))
     return _again(call, y, scale, zero, 0)
 
 
@@ -55,22 +55,24 @@ def qlinear_unary(
     """What an operator makes of the numbers, as integers again."""
     y = real(x, scale_x, zero_x)
     if channels_last:
-        y = y.permute((0, y.ndim - 1, *range(1, y.ndim - 1)))
+        y = channels_first(y)
     if call.kind == "QLinearSoftmax" and opset < 13:
         axis = how.get("axis", 1) % y.ndim
         y = y.reshape((*y.shape[:axis], -1)).softmax(-1).reshape(y.shape)
     else:
         y = OPERATORS["", SAME_PLACE[call.kind]](call, y, **how)
     if channels_last:
-        y = y.permute((0, *range(2, y.ndim), 1))
+        y = channels_behind(y)
     return _again(call, y, scale, zero, 0)
 
 
 @operator("QLinearConcat")
-def qlinear_concat(call: Call, scale: Any, zero: Any, *parts: Any, axis: int) -> Any:
-    """Arrays with scales of their own, one after another."""
-    triples = [parts[i : i + 3] for i in range(0, len(parts), 3)]
-    return _again(call, xp.concat([real(*p) for p in triples], axis=axis), scale, zero, 1)
+def qlinear_concat(call: Call, scale: Any, zero: Any, *parts: Any, axis: int, channels_last: int = 0) -> Any:
+    """Arrays with scales of their own, one after another. `channels_last`: how the result lies in memory."""
+    numbers = [real(*parts[i : i + 3]) for i in range(0, len(parts), 3)]
+    if channels_last:
+        return channels_first(_again(call, xp.concat([channels_behind(x) for x in numbers], axis=-1), scale, zero, 1))
+    return _again(call, xp.concat(numbers, axis=axis), scale, zero, 1)
 
 
 @operator("QLinearWhere")

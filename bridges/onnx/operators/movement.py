@@ -11,7 +11,7 @@ from .... import xp
 from ....ir.errors import UsageError
 from ....tensor.graph.symbolic_sizes import symbolic
 from ..element_types import Array
-from .table import Call, broadcast, cut, elements, number, of_sizes, operator, whole_numbers
+from .table import Call, broadcast, channels_behind, channels_first, cut, elements, number, of_sizes, operator, whole_numbers
 
 
 @operator("Shape")
@@ -60,8 +60,10 @@ def transpose(call: Call, x: Any, perm: Any = None) -> Any:
 
 
 @operator("Concat")
-def concat(call: Call, *xs: Any, axis: int = 1) -> Any:
-    """One behind the other."""
+def concat(call: Call, *xs: Any, axis: int = 1, channels_last: int = 0) -> Any:
+    """One behind the other. `channels_last`: how channels that are joined lie in memory."""
+    if channels_last:
+        return channels_first(xp.concat([channels_behind(x) for x in xs], axis=-1))
     return xp.concat(list(xs), axis=axis)
 
 

@@ -12,7 +12,7 @@ from ....ir.errors import UsageError
 from ....tensor import nn
 from ..element_types import CODED_FLOATS, NARROW_INTEGERS, NUMPY
 from .elementwise import cast_to, decoded
-from .table import OPERATORS, Call, cut, element_type, elements, limits, operator, type_of
+from .table import OPERATORS, Call, channels_behind, channels_first, cut, element_type, elements, limits, operator, type_of
 from .windows import frame
 
 
@@ -39,9 +39,8 @@ def quantize(
     precision: int = 0, channels_last: int = 0,
 ) -> Any:  # fmt: skip
     """x / scale + zero point, rounded to even and kept within the type. `channels_last`: how the result lies in memory."""
-    if channels_last and elements(scale.shape) == 1 and not block_size:
-        made = quantize(call, x.permute((0, *range(2, x.ndim), 1)), scale, zero, axis, 0, output_dtype, saturate, precision)
-        return made.permute((0, x.ndim - 1, *range(1, x.ndim - 1)))
+    if channels_last and x.ndim > 2 and elements(scale.shape) == 1 and not block_size:
+        return channels_first(quantize(call, channels_behind(x), scale, zero, axis, 0, output_dtype, saturate, precision))
     to = call.code(2) if zero is not None else output_dtype or TensorProto.UINT8
     kind = element_type(precision) if precision else "float32"
     y = x.astype(kind) / _beside(scale, x, axis, block_size).astype(kind)
@@ -135,18 +134,24 @@ def integer_conv(
     call: Call, x: Any, w: Any, added: Any = None, scale: Any = None, bias: Any = None, zero: int = 0, channels: int = 0,
     auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1, kernel_shape: Any = None, pads: Any = None, strides: Any = None,
 ) -> Any:  # fmt: skip
-    """A convolution of bytes (batch, in, space …) with bytes (taps …, in, out): int32, plus `added` (out); with a scale (out), float32, plus
-    the bias. `zero`: what lies outside of x. Channels lie last in memory, where instructions find them side by side."""
+    """A convolution of bytes (batch, in, space …) with bytes (taps …, in, out), or floats (taps …, in / group, out): int32, plus `added`
+    (out); with a scale (out), float32, plus the bias. `zero`: what lies outside of x. Channels lie last in memory, where instructions find
+    them side by side."""
     rank = w.ndim - 2
     if x.shape[1] != channels:
         raise UsageError(f"the image has {x.shape[1]} channels, and the weights are for {channels}")
     stride, dilation, padding, _ = frame(x, w.shape[:rank], strides, dilations, pads, auto_pad)
     last, back = (0, *range(2, rank + 2), 1), (0, rank + 1, *range(1, rank + 1))
     seen = x.permute(last)
-    more = w.shape[rank] - x.shape[1]  # channels whose weights are 0
+    more = w.shape[rank] * group - x.shape[1]  # channels whose weights are 0
     if more or any(p != (0, 0) for p in padding):
         seen = seen.pad([(0, 0), *padding, (0, more)], zero)
         padding = ((0, 0),) * rank
+    if group > 1:  # (floats are exact: the sums are below 2^24)
+        taps = w.permute((rank + 1, rank, *range(rank)))
+        seen = seen.permute(back).astype("float32")
+        y = nn.conv(seen, taps, stride=stride, padding=padding, dilation=dilation, groups=group).permute(last)
+        return _scaled(y if scale is not None else y.astype("int32"), added, scale, bias).permute(back)
     if w.shape[rank] == 4 and dilation[-1] == 1 and padding[-1] == (0, 0):  # few channels: all that a row of taps reads lies side by side
         seen = seen.reshape((*seen.shape[:-2], seen.shape[-2] * 4, 1))
         w = w.reshape((*w.shape[: rank - 1], w.shape[rank - 1] * 4, 1, w.shape[-1]))

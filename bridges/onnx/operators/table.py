@@ -125,6 +125,16 @@ def like(x: Any, value: float) -> Any:
     return value if x.dtype.is_float else int(value)
 
 
+def channels_behind(x: Any) -> Any:
+    """(batch, channels, space …) as (batch, space …, channels)."""
+    return x.permute((0, *range(2, x.ndim), 1))
+
+
+def channels_first(x: Any) -> Any:
+    """(batch, space …, channels) as (batch, channels, space …)."""
+    return x.permute((0, x.ndim - 1, *range(1, x.ndim - 1)))
+
+
 def by_channel(v: Any, rank: int) -> Any:
     """A vector along axis 1 of `rank`."""
     return v.reshape((-1, *(1,) * (rank - 2)))

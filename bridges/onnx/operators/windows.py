@@ -11,7 +11,7 @@ from ....tensor import Tensor, nn
 from ....tensor.ops.convolution import layout, windows
 from ..element_types import Array
 from .indexing import put
-from .table import Call, along, by_channel, cut, elements, operator, whole_numbers, wide
+from .table import Call, along, by_channel, channels_behind, channels_first, cut, elements, operator, whole_numbers, wide
 
 Pads = tuple[tuple[int, int], ...]
 
@@ -144,12 +144,15 @@ def deform_conv(
 @operator("MaxPool")
 def max_pool(
     call: Call, x: Any, kernel_shape: Any, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: Any = None, pads: Any = None,
-    storage_order: int = 0, strides: Any = None,
+    storage_order: int = 0, strides: Any = None, channels_last: int = 0,
 ) -> Any:  # fmt: skip
-    """The largest of each window, and where it is."""
+    """The largest of each window, and where it is. `channels_last`: how the result lies in memory."""
     kernel = tuple(kernel_shape)
     n = len(kernel)
     stride, dilation, padding, _ = frame(x, kernel, strides, dilations, pads, auto_pad, bool(ceil_mode))
+    if channels_last and call.wanted == 1:
+        options = {"stride": (*stride, 1), "padding": (*padding, (0, 0)), "dilation": (*dilation, 1)}
+        return channels_first(nn.max_pool(channels_behind(x), (*kernel, 1), **options))
     y = nn.max_pool(x, kernel, stride=stride, padding=padding, dilation=dilation)
     if call.wanted == 1:
         return y
