@@ -28,7 +28,7 @@ SAME_PLACES = {
     "QLinearConcat": slice(2, None, 3),
 }  # fmt: skip
 """Operators whose results lie as operands do, and which operands those are."""
-LAID_OUT = ("QuantizeLinear", "QLinearAdd", "QLinearMul", "QLinearConcat", "MaxPool", "Concat")
+LAID_OUT = ("QuantizeLinear", "QLinearAdd", "QLinearMul", "QLinearConcat", "MaxPool", "Concat", "Resize", "Upsample")
 """Operators that may be told that their results have channels last."""
 MOVES = (
     "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather", "Expand", "Tile", "Split", "Identity", "DepthToSpace",

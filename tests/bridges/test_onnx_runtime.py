@@ -348,6 +348,7 @@ def between_conversions(kind: str, zero: int, groups: int) -> Any:
     z = again(made("Conv", y, weight(8, 8 // groups, 1, 3), pads=[0, 1, 0, 1], group=groups))
     y = again(made("Relu", made("Add", z, y)))
     y = again(made("Concat", y, z, axis=1))
+    y = again(made("Resize", y, "", known(np.float32([1, 1, 1.5, 2])), mode="linear"))
     y = again(
         made(
             "Conv",
@@ -373,10 +374,23 @@ def test_products_between_conversions_are_of_bytes(kind: str, zero: int, groups:
     model, x = load(proto), np.random.default_rng(3).standard_normal((2, 3 if zero else 6, 9, 10)).astype("f") * 2
     assert sum(n.op[0] == "tilewright" for n in model._graph.nodes) == 5
     laid = [n.op[1] for n in model._graph.nodes if n.attributes.get("channels_last")]
-    assert laid == ["QuantizeLinear"] * 4 + ["Concat", "QuantizeLinear", "MaxPool", "QuantizeLinear"]
+    assert laid == ["QuantizeLinear"] * 4 + ["Concat", "QuantizeLinear", "Resize", "QuantizeLinear", "MaxPool", "QuantizeLinear"]
     (wanted,) = in_floats(proto, x)
     error = np.abs(model(x) - wanted)
     assert error.max() <= 0.1 and error.mean() <= 0.03 < 0.02 * np.abs(wanted).max()  # some numbers lie between two bytes
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_rows_of_a_larger_image_are_no_product(mode: str) -> None:
+    inputs, x = ["x", "", "s"], normal(1, 3, 16, 9)
+    node = helper.make_node("Resize", inputs, ["y"], mode=mode, coordinate_transformation_mode="half_pixel")
+    ends = [helper.make_tensor_value_info("x", 1, x.shape)], [helper.make_tensor_value_info("y", 1, [1, 3, 48, 36])]
+    graph = helper.make_graph([node], "g", *ends, [numpy_helper.from_array(np.float32([1, 1, 3, 4]), "s")])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = load(proto)
+    np.testing.assert_allclose(model(x), in_floats(proto, x)[0], 1e-4, 1e-5)
+    names = [k.name for p in model.programs for k in p.kernels]
+    assert sum("matmul" in name for name in names) == 1 and "index check" not in names
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -14,7 +14,7 @@ from .... import xp
 from ....ir.errors import UsageError
 from ....tensor import Tensor
 from ..element_types import Array, as_tensor
-from .table import Call, along, operator, type_of, whole_numbers, wide
+from .table import Call, along, channels_behind, channels_first, operator, type_of, whole_numbers, wide
 
 Curve = Callable[[Array], Array]
 ROUNDINGS: dict[str, Curve] = {
@@ -76,6 +76,23 @@ def _matrix(at: Array, n: int, mode: str, a: float, shrink: float, exclude: bool
     return made
 
 
+def _weighted(x: Any, w: Array, axis: int) -> Any:
+    """x with sums over an axis, weighted by the rows of a matrix. Few weights are taken one by one, where whole vectors are read so."""
+    taps = int((w != 0).sum(1).max())
+    if axis == x.ndim - 1 or 2 * taps > w.shape[1]:
+        return (x.moveaxis(axis, -1) @ as_tensor(np.ascontiguousarray(w.T)).astype(type_of(x))).moveaxis(-1, axis)
+    at = np.argsort(w == 0, axis=1, kind="stable")[:, :taps]
+    weights = np.take_along_axis(w, at, axis=1)
+    shape = (-1, *(1,) * (x.ndim - 1 - axis))
+    parts = [_taken(x, at[:, i], axis) * as_tensor(weights[:, i].reshape(shape)).astype(type_of(x)) for i in range(taps)]
+    return sum(parts[1:], parts[0])
+
+
+def _taken(x: Any, at: Array, axis: int) -> Any:
+    """Elements at known places, which need no check at each call."""
+    return x.take(Tensor(at.astype(np.int64)).clip(0, x.shape[axis] - 1), axis=axis)
+
+
 def _sizes(x: Any, axes: Sequence[int], scales: Any, sizes: Any, policy: str) -> tuple[list[Fraction], list[int]]:
     """The scale and the new size of each axis."""
     if sizes is None or not len(sizes):
@@ -90,11 +107,22 @@ def _sizes(x: Any, axes: Sequence[int], scales: Any, sizes: Any, policy: str) ->
 
 @operator("Resize", "Upsample", known=(1, 2, 3))
 def resize(
-    call: Call, x: Any, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None, antialias: int = 0, axes: Any = None,
+    call: Call, x: Any, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None, axes: Any = None,
+    channels_last: int = 0, **how: Any,
+) -> Any:  # fmt: skip
+    """x with axes of other sizes. `channels_last`: how the result lies in memory."""
+    if not channels_last:
+        return _resized(call, x, roi, scales, sizes, axes, **how)
+    behind = (0, x.ndim - 1, *range(1, x.ndim - 1))
+    over = [behind[a] for a in (range(x.ndim) if axes is None else axes)]
+    return channels_first(_resized(call, channels_behind(x), roi, scales, sizes, over, **how))
+
+
+def _resized(
+    call: Call, x: Any, roi: Array | None, scales: Array | None, sizes: Array | None, axes: Any, antialias: int = 0,
     coordinate_transformation_mode: str | None = None, cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0,
     keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
 ) -> Any:  # fmt: skip
-    """x with axes of other sizes."""
     places = coordinate_transformation_mode or "half_pixel"
     if call.version < 11:
         roi, scales, places, nearest_mode = None, roi if scales is None else scales, "asymmetric", "floor"
@@ -102,7 +130,7 @@ def resize(
     factors, outs = _sizes(x, over, scales, sizes, keep_aspect_ratio_policy)
     window: Any = roi if roi is not None and len(roi) else None
     kind, y, outside = type_of(x), x, None
-    for i, (axis, factor, m) in enumerate(zip(over, factors, outs)):
+    for i, axis, factor, m in reversed([*zip(range(len(over)), over, factors, outs)]):  # (the last axis first: its product has few rows)
         n = x.shape[axis]
         crop = places == "tf_crop_and_resize"
         if n == m and factor == 1 and not crop:
@@ -112,7 +140,7 @@ def resize(
             beyond = as_tensor(((at < 0) | (at > n - 1)).reshape(tuple(m if d == axis else 1 for d in range(x.ndim))))
             outside = beyond if outside is None else outside | beyond
         if mode == "nearest":
-            y = y.take(Tensor(np.clip(ROUNDINGS[nearest_mode](at), 0, n - 1).astype(np.int64)), axis=axis)
+            y = _taken(y, np.clip(ROUNDINGS[nearest_mode](at), 0, n - 1), axis)
         else:
             w = _matrix(
                 at,
@@ -122,8 +150,7 @@ def resize(
                 min(float(factor), 1.0) if antialias else 1.0,
                 bool(exclude_outside),
             )
-            y = wide(y) if y.dtype.is_float else y.astype("float32")
-            y = (y.moveaxis(axis, -1) @ as_tensor(np.ascontiguousarray(w.T)).astype(type_of(y))).moveaxis(-1, axis)
+            y = _weighted(wide(y) if y.dtype.is_float else y.astype("float32"), w, axis)
     if not x.dtype.is_float and mode != "nearest":
         info = xp.iinfo(kind)
         y = y.round().clip(info.min, info.max)
