@@ -62,7 +62,7 @@ class _Rewriter:
         self._move_bytes()
         rules: dict[str, Callable[[OperatorNode], list[OperatorNode] | None]] = {
             "Conv": self._conv, "MatMul": self._matmul, "Gemm": self._matmul, "QLinearConv": self._qlinear, "QLinearMatMul": self._qlinear,
-            "ConvInteger": self._whole, "MatMulInteger": self._whole,
+            "ConvInteger": self._whole, "MatMulInteger": self._whole, "ConvTranspose": self._in_floats,
         }  # fmt: skip
         nodes: list[OperatorNode] = []
         for n in self.graph.nodes:
@@ -71,7 +71,7 @@ class _Rewriter:
             except (TypeError, ValueError, IndexError) as e:
                 raise UsageError(f"in node {n}: its operands or attributes are not as {n.kind} needs them: {e}") from e
             nodes += found or [n]
-        if len(nodes) != len(self.graph.nodes) or any(n.op[0] == "tilewright" for n in nodes):
+        if len(nodes) != len(self.graph.nodes) or any(n is not m for n, m in zip(nodes, self.graph.nodes)):
             self.graph.nodes = nodes
             self._drop_unread()
             self._lay_out()
@@ -210,12 +210,23 @@ class _Rewriter:
     def _conv(self, node: OperatorNode) -> list[OperatorNode] | None:
         x, w = (self._dequantised(self._given(node, i)) for i in (0, 1))
         if x is None or w is None or x.scale.size != 1 or x.zero.size != 1:
-            return None
+            return self._in_floats(node)
         found = self._weight(w, 0, True, node.attributes.get("group", 1))
         if found is None:
-            return None
+            return self._in_floats(node)
         scale = x.scale.reshape(()) * found[1]
         return [self._product(node, x.name, int(x.zero.reshape(())), found[0], None, scale, self._bias(node), node.outputs[0])]
+
+    def _in_floats(self, node: OperatorNode) -> list[OperatorNode] | None:
+        """A convolution of floats, whose known weights are no bytes then: each is read for many elements."""
+        w = self._dequantised(self._given(node, 1))
+        values = None if w is None else self.constants.get(w.name)
+        if w is None or values is None or not all(a.size == 1 or a.shape == values.shape[w.axis :][:1] for a in (w.scale, w.zero)):
+            return None
+        shape = [-1 if d == w.axis % values.ndim else 1 for d in range(values.ndim)]
+        scale, zero = (a.reshape(shape if a.size > 1 else ()) for a in (w.scale, w.zero))
+        floats = self._constant((values.astype(np.int32) - zero).astype(np.float32) * scale)
+        return [OperatorNode(node.op, node.name, [node.inputs[0], floats, *node.inputs[2:]], node.outputs, node.attributes, node.proto)]
 
     def _matmul(self, node: OperatorNode) -> list[OperatorNode] | None:
         x, w = (self._dequantised(self._given(node, i)) for i in (0, 1))

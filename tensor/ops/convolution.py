@@ -23,12 +23,18 @@ from ..graph.promotion import promote
 from ..graph.symbolic_sizes import number
 from .creation import all_of, along
 from .elementwise import choose, like, to_floats
+from .linalg import matmul
 from .movement import keep_dims
 from .movement import permute as _permute
 from .reduction import mean
 
 Sizes = int | Sequence[int]
 Padding = int | str | Sequence[int] | Sequence[tuple[int, int]]
+
+NARROW = 16
+"""Elements of a row that fill no vector, where there are fewer."""
+DEEP = 16
+"""Channels for each element of a row that make products worth their array."""
 
 
 @dataclass(frozen=True)
@@ -114,15 +120,15 @@ def inside_windows(shape: Shape, w: WindowLayout) -> TensorNode | None:
     return all_of(tests)
 
 
-def reached(x: TensorNode, w: WindowLayout) -> TensorNode:
+def reached(x: TensorNode, w: WindowLayout, by_tap: bool = False) -> TensorNode:
     """The transpose of `windows`: (…, windows) → (…, sizes, kernel): element (i, k) is x at (i + padding − k·dilation) / stride, 0 where
-    that is not whole or not inside."""
+    that is not whole or not inside. `by_tap`: x has numbers for each tap, (…, kernel, windows)."""
     rank = len(w.sizes)
-    lead = x.shape[: len(x.shape) - rank]
+    lead = x.shape[: len(x.shape) - (2 * rank if by_tap else rank)]
     shape = (*lead, *w.sizes, *w.kernel)
     axes = maps.placeholder_axes(shape)
-    at, mask = list(axes[: len(lead)]), node_const(True)
-    for d, n in enumerate(x.shape[len(lead) :]):
+    at, mask = [*axes[: len(lead)], *(axes[len(lead) + rank :] if by_tap else ())], node_const(True)
+    for d, n in enumerate(x.shape[len(x.shape) - rank :]):
         i, k = axes[len(lead) + d], axes[len(lead) + rank + d]
         moved = ix.add(ix.add(i, k, -w.dilation[d]), node_const(w.padding[d][0]))
         place = ix.floordiv(moved, w.stride[d])
@@ -178,6 +184,20 @@ def _contracted(seen: TensorNode, weight: TensorNode, groups: int) -> TensorNode
     return reduce("add", product, range(3 + rank, len(shape)))
 
 
+def _scattered(x: TensorNode, weight: TensorNode, w: WindowLayout, groups: int) -> TensorNode:
+    """Σ over channels and taps of x (batch, in, space …) where a window of (out) reaches it, weights (in, out / groups, taps …): (batch,
+    groups, out / groups, sizes …). With few results of a residue in a row, products of all elements with all taps come first."""
+    rank, space, taps = len(w.sizes), x.shape[2:], prod(w.kernel)
+    few = all(isinstance(n, int) for n in x.shape) and space[-1] < NARROW and x.shape[1] >= DEEP * space[-1]
+    if not few or groups > 1 or prod(w.stride) == 1:
+        return _contracted(reached(x, w), _turned(weight, groups), groups)
+    pixels = reshape(_permute(x, (1, 0, *range(2, 2 + rank))), (x.shape[1], x.shape[0] * prod(space)))
+    taken = reshape(weight, (x.shape[1], taps * weight.shape[1]))
+    each = reshape(matmul(_permute(taken, (1, 0)), pixels), (weight.shape[1], *w.kernel, x.shape[0], *space))
+    each = _permute(each, (1 + rank, *range(1 + rank), *range(2 + rank, 2 + 2 * rank)))
+    return reshape(reduce("add", reached(each, w, True), range(2 + rank, 2 + 2 * rank)), (x.shape[0], 1, weight.shape[1], *w.sizes))
+
+
 def _ungrouped(x: TensorNode) -> TensorNode:
     """(batch, groups, channels, space …) → (batch, channels, space …)."""
     return reshape(x, (x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:]))
@@ -227,7 +247,7 @@ def _gradients(transposed: bool, w: WindowLayout, groups: int) -> Callable[..., 
         if transposed:
             seen = windows(dy, w)
             return _ungrouped(_contracted(seen, weight, groups)), _of_weight(seen, x, rank, groups)
-        of_x = _contracted(reached(dy, w), _turned(weight, groups), groups)
+        of_x = _scattered(dy, weight, w, groups)
         return _ungrouped(of_x), _of_weight(windows(x, w), dy, rank, groups)
 
     return convolution
@@ -261,7 +281,7 @@ def conv_transpose(
     w = WindowLayout(sizes, kernel, s, d, tuple((q, q - m // a * a) for q, m, a in zip(p, more, s)))
     kind = promote(x.dtype, weight.dtype)
     x, weight = cast(x, kind), cast(weight, kind)
-    out = _contracted(reached(x, w), _turned(weight, groups), groups)
+    out = _scattered(x, weight, w, groups)
     out = _ungrouped(with_gradient(out, (x, weight), _gradients(True, w, groups)))
     return out if bias is None else _biased(out, bias)
 

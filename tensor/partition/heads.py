@@ -83,7 +83,7 @@ def is_head(t: TensorNode) -> bool:
 def epilogue(graph: Graph, head: TensorNode, taken: set[int]) -> TensorNode:
     """The last node that the head's kernel computes: as far as all paths hold pointwise nodes and bijective maps only,
     none of which another kernel has, and no further than an output."""
-    end, inside = head, {id(head)}
+    end, inside, scattered = head, {id(head)}, False
     if id(head) in graph.outputs:
         return head
     for n in graph.passed(head):
@@ -91,7 +91,8 @@ def epilogue(graph: Graph, head: TensorNode, taken: set[int]) -> TensorNode:
         if not all(_pointwise(m) and id(m) not in taken for m in span):
             break
         inside.update(id(m) for m in span)
-        if not _scatters(head, n, inside):
+        scattered = _scatters(head, n, inside) if n.op == "view" else scattered
+        if not scattered:
             end = n
         if id(n) in graph.outputs or any(id(m) in graph.outputs for m in span):
             break

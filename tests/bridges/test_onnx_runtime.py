@@ -393,6 +393,21 @@ def test_rows_of_a_larger_image_are_no_product(mode: str) -> None:
     assert sum("matmul" in name for name in names) == 1 and "index check" not in names
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_known_weights_of_floats_are_floats(axis: int) -> None:
+    x, w, r = normal(1, 6, 5, 4), np.arange(-72, 72, dtype=np.int8).reshape(6, 4, 3, 2), np.random.default_rng(axis)
+    scale, zero = r.random(w.shape[axis]).astype("f"), r.integers(-9, 9, w.shape[axis]).astype(np.int8)
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s", "z"], ["f"], axis=axis)]
+    nodes.append(helper.make_node("ConvTranspose", ["x", "f"], ["y"], strides=[2, 2]))
+    ends = [helper.make_tensor_value_info("x", 1, x.shape)], [helper.make_tensor_value_info("y", 1, [1, 4, 11, 8])]
+    known = {"w": w, "s": scale, "z": zero}
+    graph = helper.make_graph(nodes, "g", *ends, [numpy_helper.from_array(v, n) for n, v in known.items()])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = load(proto)
+    assert [n.op[1] for n in model._graph.nodes] == ["ConvTranspose"]
+    np.testing.assert_allclose(model(x), in_floats(proto, x)[0], 1e-4, 1e-3)
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_bytes_are_moved_before_they_become_numbers(same: bool) -> None:
     nodes, x = list[Any](), "x"

@@ -357,6 +357,7 @@ def shuffled(x, r):
 def test_a_convolution_stores_rows_and_reads_rows_where_pixels_are_shuffled():
     x, w, v = array(1, 8, 16, 18), array(32, 8, 3, 3), array(16, 8, 3, 3)
     assert rules(shuffled(nn.conv(x, w), 2)) == [Rule.head, Rule.output]
+    assert rules((shuffled(nn.conv(x, w), 2) + 1).tanh() * 2) == [Rule.head, Rule.output]
     taken = array(2, 4, 16, 2, 16, 2).permute((0, 1, 3, 5, 2, 4)).reshape((2, 16, 16, 16))
     assert rules(nn.conv(taken, array(32, 16, 3, 3))) == [Rule.moved, Rule.output]
     y = nn.conv(shuffled(nn.conv(x, w).relu(), 2), v)

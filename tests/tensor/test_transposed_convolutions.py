@@ -124,6 +124,21 @@ def test_gradients_of_strided_convolutions(n: int, small: bool, stride: int, dil
     close(pull(Tensor(dy.astype(np.float32)))[0], oracle(dy, w, strides, paddings, rest, dilations, groups))
 
 
+@pytest.mark.parametrize("n", (1, 2, 3))
+def test_many_channels_of_few_elements_are_multiplied_before_windows_are_added(n: int) -> None:
+    rng, (space, kernel) = np.random.default_rng(n), (((4, 2, 3)[:n]), (3, 2, 4)[:n])
+    strides, paddings, extra, dilations = (2, 1, 3)[:n], (1, 0, 2)[:n], (1, 0, 1)[:n], (1, 2, 1)[:n]
+    x, w = rng.standard_normal((3, 2, 64, *space)), rng.standard_normal((64, 5, *kernel))
+    wanted = np.stack([oracle(x[:, i], w, strides, paddings, extra, dilations, 1) for i in range(2)], 1)
+    how = {"stride": strides, "padding": paddings, "output_padding": extra, "dilation": dilations}
+    weights = Tensor(w.astype(np.float32))
+    made = nn.conv_transpose(Tensor(x[:, 0].astype(np.float32)), weights, **how)
+    assert len(call_list([made.node]).calls) == 2
+    close(made, wanted[:, 0])
+    close(vmap(lambda x: nn.conv_transpose(x, weights, **how))(Tensor(x.astype(np.float32))), wanted)
+    assert len(call_list([nn.conv_transpose(Tensor(x[:, 0, :16].astype(np.float32)), weights[:16], **how).node]).calls) == 1
+
+
 @pytest.mark.parametrize(("n", "kernel", "stride", "dilation"), [(1, 4, 2, 1), (2, 3, 2, 1), (2, 2, 2, 2), (3, 3, 3, 1), (2, 5, 3, 2)])
 def test_zeros_are_not_multiplied(n: int, kernel: int, stride: int, dilation: int) -> None:
     """One kernel, which has at most the products of taps rounded up to whole classes, and no test of a remainder in its sum."""
