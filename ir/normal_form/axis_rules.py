@@ -341,12 +341,18 @@ def split_flattened(kernel: Kernel) -> Kernel:
     return kernel if found is None else _Split(kernel, *found).run()
 
 
+LANES = 16
+"""Elements of the longest vectors. An axis of results that are stored in groups of no whole vectors stays one: its lanes would be idle at the
+end of each group."""
+
+
 def _flattened(kernel: Kernel) -> Iterator[tuple[Node, int]]:
     """Axes that are divided by one size alone wherever they are divided, with that size."""
     if not all(isinstance(item, Value) for item in kernel.body):
         return
     everything = list(walk(*kernel.expressions()))
     refs = [n for n in everything if n.op == "ref"]
+    read_at = {n for e in (*(v.body for v in kernel.values.values()), *(s.expr for s in kernel.stores)) for n in walk(e)}
     for v in kernel.values.values():
         if not isinstance(v.expr, Reduce) or v.expr.expr.op != "mul":
             continue
@@ -357,6 +363,8 @@ def _flattened(kernel: Kernel) -> Iterator[tuple[Node, int]]:
             sizes = {int(n.arg) for n in divided}
             read = all(i is a for n in refs for i, b in zip(n.src, kernel.values[n.arg].axes, strict=True) if b is a)
             (size,) = sizes if len(sizes) == 1 else (0,)
+            if size > LANES // 2 and size % LANES and not any(n in read_at for n in divided):
+                continue
             if read and 1 < size < a.arg.extent and a.arg.extent % size == 0 and all(n.src[0] is a for n in divided):
                 yield a, size
 

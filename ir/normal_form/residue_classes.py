@@ -183,7 +183,7 @@ class _ByClasses(Rewriter):
         self.quotient = ix.add(whole, first)
         if s.tap is not None:
             inner = s.factor // common
-            residue = ix.mod(ix.mul(ix.floordiv(shifted, common), const(-pow(inner, -1, own) if own > 1 else 0)), own)
+            residue = ix.mod(ix.mul(ix.floordiv(shifted, common), const(-pow(inner, -1, own) % own if own > 1 else 0)), own)
             trips = -(-s.tap.arg.extent // own)
             j = axis(s.tap.arg.name, trips, s.tap.arg.family) if trips > 1 else const(0)
             self.taps = (j,) if trips > 1 else ()

@@ -103,8 +103,8 @@ def stepped(kernel: Kernel, nest: Nest) -> tuple[str, ...]:
 
 
 def lane_axis(kernel: Kernel, nest: Nest) -> Node | None:
-    """The spatial axis of a value that is consecutive where the value is finally stored; of a sum that is summed again, where
-    that one is."""
+    """The spatial axis of a value that is consecutive where the value is finally stored, in runs at least; of a sum that is summed again,
+    where that one is."""
     target = {nest.name}
     families = {a.arg.family for a in nest.axes}
     for n in nests(kernel):
@@ -117,9 +117,23 @@ def lane_axis(kernel: Kernel, nest: Nest) -> Node | None:
             continue
         if refs & target or n is nest:
             for a, s in strides_of(n.store.buffer, n.indices).items():
-                if s == 1 and a in nest.axes:
+                if a in nest.axes and (s == 1 or (s is None and _lies_in_runs(n.indices[-1], a) and not _is_divided(nest.expr, a))):
                     return a
     return None
+
+
+def _is_divided(expr: Node, a: Node) -> bool:
+    """Whether an expression reads at quotients or remainders of an axis, so that its operands have no rows along it."""
+    return any(x.op in ("div", "mod") and x.dtype is index and a in axes_of(x) for x in walk(expr))
+
+
+RUN = 8
+"""Neighbours in memory that are worth lanes."""
+
+
+def _lies_in_runs(index: Node, a: Node) -> bool:
+    """Whether so many consecutive places of an axis are neighbours under a last index: its remainder, as where a view parts the axis."""
+    return any(k == 1 and x.op == "mod" and x.src[0] is a and x.arg >= RUN for x, k in ix.parts(index)[0].items())
 
 
 @lru_cache(maxsize=512)

@@ -223,3 +223,18 @@ def test_a_worker_alone_packs_a_panel_for_all_rows() -> None:
     )
     opts = quick_starts(kernel, target, 1)[0]
     assert not any(o.op == "PARALLEL" and o.on == c.rows[0].arg.name for o in opts), short(opts)
+
+
+@pytest.mark.parametrize("target", ["v3", "v4"])
+@pytest.mark.parametrize("size", [24, 33])
+def test_results_that_a_view_parts_into_heads_are_lanes(size: int, target: str) -> None:
+    """A layer whose results are stored head by head, whatever a head's size: lanes along the sum take up to three times as long."""
+    kb = KernelBuilder("heads")
+    m, n, k = kb.axis("m", 213), kb.axis("n", 6 * size), kb.axis("k", 130)
+    x, w = kb.input("x", (213, 130), float32), kb.input("w", (6 * size, 130), float32)
+    total = kb.sum("total", (m, n), k, x[m, k] * w[n, k])
+    kb.store("y", float32, (6, 213, size), (m, n), total[m, n], (n // size, m, n % size))
+    kernel = normalise(kb.build())
+    first = quick_starts(kernel, targets.named(target))[0]
+    along = structure.contractions(kernel)[0].reduce[0].arg.name
+    assert not any(o.op == "UPCAST" and o.on == along for o in first), short(first)

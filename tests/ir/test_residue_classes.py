@@ -66,6 +66,13 @@ def test_no_remainder_is_tested_in_the_sum(step: int, factor: int, taps: int, of
     assert points[1] == INNER * -(-OUT // step) * own * -(-taps // own) < points[0]
 
 
+def test_many_residues_are_neighbours_of_weights() -> None:
+    """The gradient of frames that are 32 apart reads weights at residue + 32 j: lanes along the residues, which need no register each."""
+    kernel = normalise(spaced(32, -1, 64, 0, out=160, epilogue=False))
+    assert not any(n.op == "mod" for n in walk(kernel.values["total"].body))
+    assert [o.on for o in quick_starts(kernel, named("v4"))[0] if o.op == "UPCAST" and o.arg >= 16] == ["o_of32"]
+
+
 @pytest.mark.parametrize("form", [(2, -1, 3, 1), (3, -1, 5, 2), (2, 2, 3, 1), (4, 2, 3, 1), (2, -3, 2, 0)])
 def test_start_schedules_compute_it(form: tuple[int, int, int, int]) -> None:
     kernel = normalise(spaced(*form, out=45))
