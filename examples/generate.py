@@ -276,7 +276,7 @@ def loaded(path, config_of, params_of, context=4096, form=None):
 
 def main(about, config_of, params_of, init, model, shapes):
     """The command line of a model: write text, or time it."""
-    given = arguments(about, shapes).parse_args()
+    given = arguments(about, shapes).parse_intermixed_args()  # (options may stand between the model and the prompt)
     try:
         _run(given, config_of, params_of, init, model, shapes)
     except tw.TilewrightError as e:

@@ -304,6 +304,13 @@ def test_choosing() -> None:
 
 
 @pytest.mark.slow
+def test_options_may_stand_between_the_model_and_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the guide has it: MODEL --chat "What is a kernel?"."""
+    monkeypatch.setattr("sys.argv", ["llama", "nowhere.gguf", "--chat", "What is a kernel?", "--top-p", "0.95"])
+    with pytest.raises(SystemExit, match=r"there is no file nowhere\.gguf"):
+        generate.main("", llama.config_of, llama.params_of, llama.init, llama.model, llama.SIZES)
+
+
 def test_what_cannot_run_is_said(tmp_path: Path) -> None:
     said = CASES["llama"]
     path = folder(tmp_path / "m", said)
