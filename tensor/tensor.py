@@ -136,11 +136,19 @@ class Tensor(TensorHandle):
 
     # movement -----------------------------------------------------------------------------------------------------
     reshape, permute, expand = V.reshape, V.permute, V.expand
-    view, transpose, broadcast_to = reshape, permute, expand
+    transpose, broadcast_to = permute, expand
     swapaxes, moveaxis, squeeze, flatten = V.swapaxes, V.moveaxis, V.squeeze, lifted(M.flatten)
     flip, unstack, split, diagonal = lifted(M.flip), lifted(M.unstack), lifted(M.split), lifted(M.diagonal)
     pad, roll, tile, repeat = lifted(J.pad), lifted(J.roll), lifted(J.tile), lifted(J.repeat)
     tril, triu = lifted(tril), lifted(triu)
+
+    def view(self, *shape: Any) -> Tensor:
+        """`reshape`; of the tensor's own type, as NumPy has it, itself once more. Raises UsageError for other types."""
+        kind = shape[0] if len(shape) == 1 and isinstance(shape[0], (type, str, DType)) else self.dtype
+        if dtype_of(kind) is not self.dtype:
+            raise UsageError(f"view of {self.dtype} as {kind}: memory is read as one type; use astype{at(user_line())}")
+        out: Tensor = self.reshape(*(shape if kind is self.dtype and shape and shape[0] is not kind else self.shape))
+        return out
 
     def unsqueeze(self, axis: int) -> Tensor:
         """A dimension of size 1 before dimension `axis` of the result."""
