@@ -8,6 +8,7 @@ from operator import mul
 from typing import Any, cast
 
 from ..ir.dtypes import DType
+from ..ir.errors import UsageError
 from .elements import chosen, element, known_item, stored
 from .frontends import moved as V
 from .frontends.einops_backend import register
@@ -15,6 +16,7 @@ from .frontends.numpy_functions import array_function, array_ufunc, reduction, r
 from .graph.nodes import Mark, Slot, make
 from .graph.primitives import marked
 from .graph.promotion import dtype_of
+from .graph.source_lines import at, user_line
 from .handle import TensorHandle, node_of
 from .leaves import leaf
 from .lift import all_lifted, in_place, lifted, operator
@@ -144,10 +146,12 @@ class Tensor(TensorHandle):
 
     def view(self, *shape: Any) -> Tensor:
         """`reshape`; of the tensor's own type, as NumPy has it, itself once more. Raises UsageError for other types."""
-        kind = shape[0] if len(shape) == 1 and isinstance(shape[0], (type, str, DType)) else self.dtype
-        if dtype_of(kind) is not self.dtype:
-            raise UsageError(f"view of {self.dtype} as {kind}: memory is read as one type; use astype{at(user_line())}")
-        out: Tensor = self.reshape(*(shape if kind is self.dtype and shape and shape[0] is not kind else self.shape))
+        if len(shape) != 1 or not (isinstance(shape[0], (type, str)) or hasattr(shape[0], "kind")):
+            out: Tensor = self.reshape(*shape)
+            return out
+        if dtype_of(shape[0]) is not self.dtype:
+            raise UsageError(f"view of {self.dtype} as {shape[0]}: memory is read as one type; use astype{at(user_line())}")
+        out = self.reshape(self.shape)
         return out
 
     def unsqueeze(self, axis: int) -> Tensor:

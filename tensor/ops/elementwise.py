@@ -34,7 +34,7 @@ def broadcast_shape(name: str, *shapes: Shape) -> Shape:
     for d in range(rank):
         sizes = {s[len(s) - rank + d] for s in shapes if len(s) - rank + d >= 0} - {1}
         if len(sizes) > 1:
-            raise UsageError(f"{name} of shapes {' and '.join(map(str, map(list, shapes)))}: dimension {d - rank} does not broadcast")
+            raise UsageError(f"{name} of shapes {' and '.join(map(str, map(list, shapes)))}: dimension {d - rank} cannot be broadcast")
         out.append(sizes.pop() if sizes else 1)
     return tuple(out)
 

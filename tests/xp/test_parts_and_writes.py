@@ -187,3 +187,13 @@ def test_what_somebody_holds_is_computed_once_by_numpy() -> None:
     found.S.numpy()
     held *= 2  # what is kept of it is nobody else's
     assert total.tolist() == [90.0] * 3 and held.tolist() == [[6.0] * 3] * 30
+
+
+def test_a_view_of_a_tensors_own_type_is_a_view() -> None:
+    x = Tensor(np.arange(6.0)) + 0.0
+    for kind in (float, "float64", np.float64, np.dtype(float), xp.float64):
+        y = x.view(kind)
+        y[0] += 1
+    assert x[0] == 5.0 and x.view(2, 3).shape == x.view((2, 3)).shape == (2, 3)
+    with pytest.raises(UsageError, match="astype"):
+        x.view(np.int64)
