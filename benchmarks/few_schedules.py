@@ -3,8 +3,9 @@
     python benchmarks/few_schedules.py --tune FOLDER [--case NAME] [--budget 60] [--threads 1]   chooses the schedules, and keeps the tree in FOLDER
     python benchmarks/few_schedules.py --build FOLDER [--held 200]     builds them for held-out shapes, beside others, which takes minutes
     python benchmarks/few_schedules.py --time FOLDER                   times them in turns, and prints JSON lines
+    python benchmarks/few_schedules.py --dispatch FOLDER               what the tree costs a replay, where sizes are the last ones and where they are others
 
-Three steps, so that what is timed needs a quiet machine for a minute or two only. Held-out shapes are drawn as `tune_sizes` draws them, with another
+Steps, so that what is timed needs a quiet machine for a minute or two only. Held-out shapes are drawn as `tune_sizes` draws them, with another
 seed, and those whose calls take longer than about 20 ms are left out. At each, the schedule that the tree has there is timed beside the best start schedules of this very
 shape and those of the tree's other schedules that the model
 ranks first: a line says its time over the best one's, less 1 (`loss`). This is no search at the shape: what one would find
@@ -14,6 +15,7 @@ what a program gets without tuning."""
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import math
 import pickle
@@ -143,10 +145,36 @@ def measure(folder: Path, case: str | None) -> None:
         print(json.dumps({**summary, "first_start": other, "first_start_worst": max(untuned), "most": most, **kept}), flush=True)
 
 
+def dispatch(folder: Path, case: str | None) -> None:
+    """Print a JSON line a case: seconds to hand a replay its sizes, the same ones and others in turns, without the kernel's work."""
+    from tilewright.devices.cpu.native_calls import Given
+    from tilewright.devices.cpu.pool import pool
+
+    for kernel in CASES:
+        if case not in (None, kernel) or not (folder / f"{kernel}.json").exists():
+            continue
+        tree = parse_tree(json.loads((folder / f"{kernel}.json").read_text())["tree"])
+        out = (ctypes.c_int64 * len(tree.schedules))()
+        given, native = Given([], 0, list(tree.ranges)), pool().given
+        given.compute([(ctypes.addressof(out) + 8 * i, tree.chosen(i)) for i in range(len(out))], False)
+        low = [lo for lo, _ in tree.ranges.values()]
+        calls = {"same": [low, low], "other": [low, [x + 1 for x in low]]}
+        least = dict.fromkeys(calls, math.inf)
+        for name in [*calls] * 200:
+            begin = time.perf_counter()
+            for _ in range(500):
+                for sizes in calls[name]:
+                    given.put(given.words, 0, *sizes)
+                    native(given.record)
+            least[name] = min(least[name], (time.perf_counter() - begin) / 1000)
+        said = {"kernel": kernel, "schedules": len(out), "same_s": least["same"], "other_s": least["other"]}
+        print(json.dumps({**said, "dispatch_s": least["other"] - least["same"]}), flush=True)
+
+
 def main() -> None:
     """One step."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for step in ("tune", "build", "time"):
+    for step in ("tune", "build", "time", "dispatch"):
         p.add_argument(f"--{step}", type=Path, metavar="FOLDER")
     p.add_argument("--budget", type=float, default=60.0, help="seconds for each case")
     p.add_argument("--threads", type=int, default=1)
@@ -160,6 +188,8 @@ def main() -> None:
         build(args.build, args.case, args.held)
     if args.time:
         measure(args.time, args.case)
+    if args.dispatch:
+        dispatch(args.dispatch, args.case)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ symbols, products, div, mod, min, max, loads). Every constructor here keeps that
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from math import prod
 
@@ -70,6 +70,70 @@ def function(nodes: Sequence[Node], symbols: Sequence[str]) -> Callable[..., tup
     return made
 
 
+OPERATIONS = "linear", "prod", "div", "mod", "min", "max", "positive"
+"""What a step of `steps` does with words a, b and a number k, by its number: a + k·b, a·b, a // k, a % k, the lesser, the larger, a > 0."""
+Step = tuple[int, int, int, int, int]
+"""Operation, the place of its result, those of a and b, and k."""
+
+
+def steps(nodes: Sequence[Node], known: Mapping[str, int], free: int) -> tuple[list[Step], list[int], list[int]]:
+    """(steps that compute indices of symbols in a list of words, the words from place `free` on as they are before, the place of each index). `known`:
+    where the values of the symbols are."""
+    made: list[Step] = []
+    words: list[int] = []
+    found: dict[Node, int] = {}
+
+    def new(value: int = 0) -> int:
+        words.append(value)
+        return free + len(words) - 1
+
+    def step(name: str, a: int, b: int = 0, k: int = 0) -> int:
+        made.append((OPERATIONS.index(name), new(), a, b, k))
+        return made[-1][1]
+
+    def place(node: Node) -> int:
+        if node not in found:
+            found[node] = _stepped(node, known, place, new, step)
+        return found[node]
+
+    places = [place(n) for n in nodes]
+    return made, words, places
+
+
+def _stepped(
+    node: Node, known: Mapping[str, int], place: Callable[[Node], int], new: Callable[[int], int], step: Callable[..., int]
+) -> int:
+    """The place of an index that no step computes yet."""
+    op = node.op
+    if op == "const":
+        return new(int(node.arg))
+    if op == "sym" and node.arg.name in known:
+        return known[node.arg.name]
+    if (low := _whether_positive(node)) is not None:
+        return step("positive", place(low))
+    if op in ("div", "mod"):
+        return step(op, place(node.src[0]), k=node.arg)
+    if op == "sum":
+        coefficients, c = node.arg
+        terms = list(zip(node.src, coefficients, strict=True))
+        found = place(terms.pop(0)[0]) if c == 0 and coefficients[0] == 1 else place(const(c))
+        for x, k in terms:
+            found = step("linear", found, place(x), k)
+        return found
+    if op not in OPERATIONS:
+        raise KernelError(f"{node!r} is no index of the symbols {', '.join(known)}")
+    found = place(node.src[0])
+    for x in node.src[1:]:
+        found = step(op, found, place(x))
+    return found
+
+
+def _whether_positive(node: Node) -> Node | None:
+    """What a node is 1 for where it is positive, and else 0; None for any other node."""
+    low = node.src[0] if node.op == "min" and len(node.src) == 2 and node.src[1] == const(1) else node
+    return low.src[0] if low is not node and low.op == "max" and len(low.src) == 2 and low.src[1] == const(0) else None
+
+
 def _text(node: Node, names: dict[str, str], text: Callable[[Node], str]) -> str:
     """An index as Python; `text` gives its sources."""
     op = node.op
@@ -77,9 +141,8 @@ def _text(node: Node, names: dict[str, str], text: Callable[[Node], str]) -> str
         return str(int(node.arg))
     if op == "sym" and node.arg.name in names:
         return names[node.arg.name]
-    low = node.src[0] if op == "min" and len(node.src) == 2 and node.src[1] == const(1) else node
-    if low.op == "max" and len(low.src) == 2 and low.src[1] == const(0):  # whether something is positive: no calls
-        return f"({text(low.src[0])} > 0)"
+    if (low := _whether_positive(node)) is not None:  # (no calls)
+        return f"({text(low)} > 0)"
     v = [text(s) for s in node.src]
     if op == "sum":
         coeffs, c = node.arg

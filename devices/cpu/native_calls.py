@@ -6,14 +6,12 @@ import ctypes
 import struct
 import threading
 import time
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 from ...ir.dtypes import index
 from ...ir.errors import OutOfTimeError, UsageError
-from ...ir.index import function
+from ...ir.index import steps
 from ...ir.node import Node, make, sym
 from ..bound_calls import AnyCall, BoundCall, BoundLoop, Places, Size, check, check_words, some_written
 from .executable import HEAD, CallRecord, CpuExecutable, ScratchArena, give_arena, take_arena
@@ -23,20 +21,55 @@ SLICE_NS = 50_000_000
 """How long loops run before Python looks whether somebody pressed Ctrl-C, and at limits of time."""
 MAGNITUDES = 256
 """Combinations of the symbols' magnitudes whose threads are remembered."""
-SIZED = 256
-"""Values of the symbols whose words are remembered."""
 
 
-class _Words:
-    """Words of native memory, and a table of where each of them is copied by `scatter`."""
+class Given:
+    """What a replay is given, as the record that the pool's `given` reads: words (addresses, values of symbols, and what steps compute of those),
+    a table of where each address is copied, and one of where what depends on symbols is."""
 
-    def __init__(self, places: Sequence[tuple[int, int]], count: int) -> None:
-        """`places`: (address, position of a word)."""
-        self.words = (ctypes.c_uint64 * max(count, 1))()
-        self._table = (ctypes.c_uint64 * max(2 * len(places), 1))(*chain.from_iterable(places))
-        self.put = struct.Struct(f"={count}q").pack_into
-        self.table = ctypes.addressof(self._table), len(places)
-        self.arguments = *self.table, ctypes.addressof(self.words)
+    def __init__(self, places: Sequence[tuple[int, int]], count: int, symbols: Sequence[str]) -> None:
+        """`places`: (address, position of a word); `count`: addresses that are given."""
+        self.symbols = {name: count + i for i, name in enumerate(symbols)}
+        self._count, self._kept = count, [_rows(places)]
+        self.words = _rows([(0,) * (count + len(symbols))])
+        self._last, self._known = _rows([(-1,) * len(symbols)]), _rows([(-1,) * len(symbols)])
+        self.put = struct.Struct(f"={count + len(symbols)}q").pack_into
+        self._record = (ctypes.c_int64 * 12)(0, ctypes.addressof(self._kept[0]), len(places))
+        self.record = ctypes.addressof(self._record)
+        self.compute((), False)
+
+    def compute(self, places: Sequence[tuple[int, Node]], watched: bool) -> None:
+        """Have words that depend on the symbols, at these addresses; whether magnitudes of values are watched."""
+        free = self._count + len(self.symbols)
+        made, words, found = steps([node for _, node in places], self.symbols, free)
+        self.words = _rows([(*[0] * free, *words)])
+        values, at = len(self.symbols), ctypes.addressof
+        self._kept[1:] = code, table = _rows(made), _rows([(to, word) for (to, _), word in zip(places, found, strict=True)])
+        self._record[0] = at(self.words)
+        last, known = at(self._last), at(self._known)
+        self._record[3:] = [
+            at(self.words) + 8 * self._count,
+            values,
+            last,
+            at(code),
+            len(made),
+            at(table),
+            len(places),
+            known,
+            values * watched,
+        ]
+
+    def values(self) -> tuple[int, ...]:
+        """Those of the symbols, whose magnitudes are known from now on."""
+        found = tuple(self.words[self._count : self._count + len(self.symbols)])
+        self._known[: len(found)] = list(found)
+        return found
+
+
+def _rows(rows: Iterable[Iterable[int]]) -> ctypes.Array[ctypes.c_int64]:
+    """Rows of words in native memory, which has one at least."""
+    flat = list(chain.from_iterable(rows)) or [0]
+    return (ctypes.c_int64 * len(flat))(*flat)
 
 
 class NativeCalls:
@@ -44,8 +77,8 @@ class NativeCalls:
     calls work in one arena, as large as the largest needs, which is taken from those of other calls.
 
     Values of symbols, and the numbers of items that follow from them, are words of the records too: where they differ from those of the
-    run before, one function computes all distinct ones, and a native loop copies them. Which calls run on the caller alone
-    (`ThreadChoice`) is found for each magnitude of the symbols' values.
+    run before, the native call computes all distinct ones and copies them. Which calls run on the caller alone (`ThreadChoice`) is found
+    for each magnitude of the symbols' values.
 
     Loops have records of their own, and those of the calls in them. They run in slices of time."""
 
@@ -70,20 +103,17 @@ class NativeCalls:
         self._count = len(slots) + len(symbols)
         self._bufs = [r.bufs for r, _ in top]
         places = [(top[c][0].bufs_at + 8 * p, i) for i, slot in enumerate(slots) for c, p in slot]
-        self._given = _Words(places, len(slots))
+        self._given = Given(places, len(slots), symbols)
         words = [w for r, number in top for w in (r.record_at, r.bufs_at, number)]
         self._list = (ctypes.c_uint64 * max(len(words), 1))(*words)
-        self._arguments = ctypes.addressof(self._list), len(top), *self._given.arguments
+        self._arguments = ctypes.addressof(self._list), len(top), self._given.record
         self._wide = {i: e.threads for i, e in enumerate(executables) if e.threads > 1}
-        self._threads = _Words([(self._records[call].record_at + 8, i) for i, call in enumerate(self._wide)], 0)
+        self._threads = _rows([(self._records[call].record_at + 8, i) for i, call in enumerate(self._wide)])
         self._choices: dict[tuple[int, ...], ThreadChoice] = {}
         self._choice = ThreadChoice({}, ())
-        self._values: tuple[int, ...] | None = None
-        self._sized: dict[tuple[int, ...], tuple[tuple[int, ...], Any]] = {}
-        """What copies the words that depend on the symbols, by their values: arguments of `scatter`, and the words."""
-        self._parametrised()
+        self._given.compute(self._parametrised(), bool(self._wide))
         if not symbols:
-            self._size(())
+            self._choose()
         for e in executables:
             e.on_close(self)
 
@@ -107,23 +137,20 @@ class NativeCalls:
             self._made.append(c)
         return found
 
-    def _parametrised(self) -> None:
-        """What depends on the symbols: the function that computes the distinct words, and where they go."""
-        found: dict[Node, int] = {}
-        places = [(at, found.setdefault(node, len(found))) for loop in self._loops for at, node in loop.symbolic]
+    def _parametrised(self) -> list[tuple[int, Node]]:
+        """What depends on the symbols, and where it goes."""
+        places = [place for loop in self._loops for place in loop.symbolic]
         for c, r in zip(self._made, self._records, strict=True):
             signature = c.executable.signature
             if c.vars or not signature.symbols:
                 continue
             vars_at, items = ctypes.addressof(r.vars), signature.items[len(signature.items) - r.record[0] :]
-            nodes = [(vars_at + 8 * i, sym(name, 0, 1)) for i, name in enumerate(signature.symbols)]
+            places += [(vars_at + 8 * i, sym(name, 0, 1)) for i, name in enumerate(signature.symbols)]
             some = some_written(signature)
             for phase, node in enumerate(items):
                 at = r.record_at + 8 * (HEAD + 2 * phase + 1)
-                nodes.append((at, node if some.op == "const" else make("prod", index, (some, node))))
-            places += [(at, found.setdefault(node, len(found))) for at, node in nodes]
-        self._computed = function(tuple(found), self._symbols)
-        self._counts = _Words(places, len(found))
+                places.append((at, node if some.op == "const" else make("prod", index, (some, node))))
+        return places
 
     def run(self, *words: int) -> None:
         """As `Replay.__call__`."""
@@ -132,37 +159,30 @@ class NativeCalls:
         with self._lock:
             if self._ended:
                 raise UsageError(f"{self._ended} has been closed: make this replay anew")
-            if self._symbols:
-                count = len(self._slots)
-                values, words = words[count:], words[:count]
-                if values != self._values:
-                    self._size(values)
             self._given.put(self._given.words, 0, *words)
             memory = take_arena()
             try:
                 if memory is not self._arena or memory.version != self._version or memory.version < 0:
                     self._use(memory)
-                if self._choice.undecided:
-                    self._trial()
-                elif self._loops:
-                    self._sliced(0, 0)
-                else:
-                    self._native.replay(*self._arguments)
+                if self._choice.undecided or self._loops or self._native.replay(*self._arguments):
+                    self._sized()
             finally:
                 give_arena(memory)
 
-    def _size(self, values: tuple[int, ...]) -> None:
-        """Have these values of the symbols from now on."""
-        if self._symbols:
-            words = self._sized.get(values)
-            if words is None:
-                if len(self._sized) >= SIZED:
-                    self._sized.clear()
-                made = array("q", self._computed(*values))
-                words = self._sized[values] = (*self._counts.table, made.buffer_info()[0]), made
-            self._native.scatter(*words[0])
-        self._values = values
-        magnitude = tuple([v.bit_length() for v in values])
+    def _sized(self) -> None:
+        """A run that more than the native call must see to: loops, times of calls, values of another magnitude."""
+        if self._native.given(self._given.record):
+            self._choose()
+        if self._choice.undecided:
+            self._trial()
+        elif self._loops:
+            self._sliced(0, 0)
+        else:
+            self._native.replay(*self._arguments)
+
+    def _choose(self) -> None:
+        """Have the threads of these values of the symbols from now on."""
+        magnitude = tuple([v.bit_length() for v in self._given.values()])
         choice = self._choices.get(magnitude)
         if choice is None:
             if len(self._choices) >= MAGNITUDES:
@@ -174,7 +194,7 @@ class NativeCalls:
 
     def _use_threads(self) -> None:
         if self._wide:
-            self._native.scatter(*self._threads.table, ctypes.addressof(self._choice.words))
+            self._native.scatter(ctypes.addressof(self._threads), len(self._wide), ctypes.addressof(self._choice.words))
 
     def _divides(self, call: int) -> bool:
         """Whether a call has a phase that several threads could share, as its sizes are now."""
@@ -190,7 +210,6 @@ class NativeCalls:
         """A run in slices of time, which Ctrl-C and limits of loops end. `seconds`, `counts`: addresses where calls are timed, or 0."""
         context = (ctypes.c_int64 * 4)(0, 0, seconds, counts)
         at, entries, count = ctypes.addressof(context), *self._arguments[:2]
-        self._native.scatter(*self._given.arguments)
         begin, done, part = time.monotonic(), 0, SLICE_NS if self._loops else 0
         while True:
             done = self._native.advance(at, entries, count, done, part)

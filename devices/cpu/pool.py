@@ -12,8 +12,11 @@ Functions:
                                       then (ptr function, i64 items) for each phase
     i64 bench(ptr call, ptr sets, i64 nsets, i64 repeats, i64 limit_ns, ptr seconds)
                                       `run` with bufs = sets[i mod nsets]; the double seconds of each call; how many were made
-    void replay(ptr list, i64 n, ptr table, i64 places, ptr addresses)
-                                      `scatter`, then `run` for n entries (ptr call, ptr bufs, i64 number)
+    i64 given(ptr record)             what a replay was given goes where it belongs: addresses by `scatter`, and where values of symbols are
+                                      others than the last ones, the words that follow from them, too (`native_calls.Given` says what the
+                                      record has); 1 where a value that is watched has another magnitude than the one that is known
+    i64 replay(ptr list, i64 n, ptr record)
+                                      `given`, then `run` for n entries (ptr call, ptr bufs, i64 number), unless that was 1; what it was
     i64 advance(...)                  entries of which some are loops, or are timed (`loop_ir`)
     void scatter(ptr table, i64 places, ptr addresses)
                                       addresses[index] is stored at each place of a table of (ptr place, i64 index)
@@ -46,7 +49,7 @@ EXTERNALS = {
     "clock_gettime": "i32 @clock_gettime(i32, ptr)", "memcpy": "ptr @memcpy(ptr, ptr, i64)",
 }  # fmt: skip
 """Functions of the C library, and how LLVM declares them."""
-FUNCTIONS = ("run", "bench", "replay", "scatter", "advance", "spin_pauses", "set_spin", "started", "reset")
+FUNCTIONS = ("run", "bench", "given", "replay", "scatter", "advance", "spin_pauses", "set_spin", "started", "reset")
 # (pause intrinsic declaration, pause call, futex, sched_yield)
 _ARCH = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()", 202, 24),
@@ -75,7 +78,8 @@ class Pool:
 
         self.run = function("run", None, pointer, pointer)
         self.bench = function("bench", i64, pointer, pointer, i64, i64, i64, pointer)
-        self.replay = function("replay", None, pointer, i64, pointer, i64, pointer)
+        self.given = function("given", i64, pointer)
+        self.replay = function("replay", i64, pointer, i64, pointer)
         self.scatter = function("scatter", None, pointer, i64, pointer)
         self.advance = function("advance", i64, pointer, pointer, i64, i64, i64)
         self.started = function("started", i64)
@@ -392,16 +396,123 @@ entry:
   ret void
 }
 
-define void @replay(ptr %list, i64 %n, ptr %table, i64 %places, ptr %addresses) nounwind {
+; steps of (operation, to, a, b, k) on words: words[to] = operation(words[a], words[b], k)
+define internal void @computed(ptr %words, ptr %code, i64 %n) nounwind {
 entry:
-  call void @scatter(ptr %table, i64 %places, ptr %addresses)
+  each %i < %n {
+    %step = row 5 %code[%i]
+    %op = get i64 %step[0]
+    %to = get i64 %step[1]
+    %at = get i64 %step[2]
+    %bt = get i64 %step[3]
+    %k = get i64 %step[4]
+    %a = get i64 %words[%at]
+    %b = get i64 %words[%bt]
+    switch i64 %op, label %linear [ i64 1, label %product i64 2, label %quotient i64 3, label %remainder i64 4, label %least i64 5, label %most i64 6, label %positive ]
+linear:
+    %kb = mul i64 %k, %b
+    %l = add i64 %a, %kb
+    br label %done
+product:
+    %p = mul i64 %a, %b
+    br label %done
+quotient:
+    %q0 = sdiv i64 %a, %k
+    %qr = srem i64 %a, %k
+    %qs = ashr i64 %qr, 63
+    %q = add i64 %q0, %qs
+    br label %done
+remainder:
+    %r0 = srem i64 %a, %k
+    %rs = ashr i64 %r0, 63
+    %rk = and i64 %rs, %k
+    %r = add i64 %r0, %rk
+    br label %done
+least:
+    %al = icmp slt i64 %a, %b
+    %min = select i1 %al, i64 %a, i64 %b
+    br label %done
+most:
+    %am = icmp sgt i64 %a, %b
+    %max = select i1 %am, i64 %a, i64 %b
+    br label %done
+positive:
+    %ap = icmp sgt i64 %a, 0
+    %pos = zext i1 %ap to i64
+    br label %done
+done:
+    %v = phi i64 [%l, %linear], [%p, %product], [%q, %quotient], [%r, %remainder], [%min, %least], [%max, %most], [%pos, %positive]
+    set i64 %words[%to] = %v
+  }
+  ret void
+}
+
+define i64 @given(ptr %rec) nounwind {
+entry:
+  %words = get ptr %rec[0]
+  %table = get ptr %rec[1]
+  %places = get i64 %rec[2]
+  call void @scatter(ptr %table, i64 %places, ptr %words)
+  %values = get ptr %rec[3]
+  %n = get i64 %rec[4]
+  %last = get ptr %rec[5]
+  %other = alloca i64
+  store i64 0, ptr %other
+  each %i < %n {
+    %v = get i64 %values[%i]
+    %w = get i64 %last[%i]
+    %x = xor i64 %v, %w
+    %o = load i64, ptr %other
+    %o1 = or i64 %o, %x
+    store i64 %o1, ptr %other
+    set i64 %last[%i] = %v
+  }
+  %differ = load i64, ptr %other
+  %new = icmp ne i64 %differ, 0
+  br i1 %new, label %sized, label %magnitudes
+sized:
+  %code = get ptr %rec[6]
+  %steps = get i64 %rec[7]
+  call void @computed(ptr %words, ptr %code, i64 %steps)
+  %counts = get ptr %rec[8]
+  %ncounts = get i64 %rec[9]
+  call void @scatter(ptr %counts, i64 %ncounts, ptr %words)
+  br label %magnitudes
+magnitudes:
+  %known = get ptr %rec[10]
+  %watched = get i64 %rec[11]
+  %far = alloca i64
+  store i64 0, ptr %far
+  each %j < %watched {
+    %a = get i64 %values[%j]
+    %b = get i64 %known[%j]
+    %unlike = xor i64 %a, %b
+    %alike = and i64 %a, %b
+    %longer = icmp ugt i64 %unlike, %alike
+    %f = zext i1 %longer to i64
+    %g = load i64, ptr %far
+    %g1 = or i64 %g, %f
+    store i64 %g1, ptr %far
+  }
+  %found = load i64, ptr %far
+  ret i64 %found
+}
+
+define i64 @replay(ptr %list, i64 %n, ptr %rec) nounwind {
+entry:
+  %changed = call i64 @given(ptr %rec)
+  %stop = icmp ne i64 %changed, 0
+  br i1 %stop, label %out, label %go
+go:
   each %i < %n {
     %cp = row 3 %list[%i]
     %call = load ptr, ptr %cp
     %bufs = get ptr %cp[1]
     call void @run(ptr %call, ptr %bufs)
   }
-  ret void
+  br label %out
+out:
+  ret i64 %changed
 }
 
 define internal i64 @now(ptr %ts) nounwind {

@@ -16,8 +16,12 @@ from tilewright.devices.cpu import native_calls
 from tilewright.devices.cpu.executable import FREE_ARENAS
 from tilewright.devices.cpu.native_calls import TRIALS
 from tilewright.ir import KernelBuilder, float32, float64, sym
+from tilewright.ir import index as ix
+from tilewright.ir.dtypes import index
 from tilewright.ir.errors import UsageError
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.node import const
+from tilewright.ir.node import make as node
 from tilewright.ir.rewriter import in_place
 from tilewright.opts import opt
 from tilewright.plan import Artefacts, CompiledKernel, Replay, best
@@ -119,7 +123,7 @@ def times(monkeypatch: pytest.MonkeyPatch):
         original = native_calls.pool()
 
         class Clock:
-            replay, scatter = original.replay, original.scatter
+            replay, scatter, given = original.replay, original.scatter, original.given
 
             @staticmethod
             def advance(context: int, at: int, n: int, begin: int, part: int) -> int:
@@ -159,6 +163,35 @@ def test_short_calls_run_where_they_are_quicker(rows, store, times, wide, alone,
         replay()
         assert (out == 2).all()
     assert replay.threads == threads
+
+
+def test_words_that_follow_from_sizes_are_computed_in_native_memory() -> None:
+    n, m = sym("n", 0, 99), sym("m", 1, 99)
+    low, high = ix.add(n, const(-40)), ix.add(const(7), m, -3)
+    most, least = node("max", index, (low, const(0))), node("min", index, (low, high))
+    positive = node("min", index, (node("max", index, (low, const(0))), const(1)))
+    halves = [node(op, index, (low,), 7) for op in ("div", "mod")]
+    nodes = [n, const(3), high, most, least, positive, *halves, node("prod", index, (low, m, positive)), ix.add(most, m, 2)]
+    out = np.zeros(len(nodes), np.int64)
+    given = native_calls.Given([], 0, ["n", "m"])
+    given.compute([(out.ctypes.data + 8 * i, x) for i, x in enumerate(nodes)], watched=True)
+    for values in [(0, 1), (39, 9), (41, 99), (99, 50), (99, 50), (3, 2)]:
+        given.put(given.words, 0, *values)
+        native_calls.pool().given(given.record)
+        assert list(out) == [ix.evaluate(x, {n: values[0], m: values[1]}) for x in nodes]
+        assert tuple(out) == ix.function(nodes, ["n", "m"])(*values)
+
+
+def test_values_of_another_magnitude_are_told_until_they_are_known() -> None:
+    given = native_calls.Given([], 0, ["n"])
+    given.compute([], watched=True)
+    told = []
+    for value, known in [(5, False), (5, True), (5, True), (7, True), (8, True), (0, True), (0, False)]:
+        given.put(given.words, 0, value)
+        told.append(native_calls.pool().given(given.record))
+        if known:
+            given.values()
+    assert told == [1, 1, 0, 0, 1, 1, 0]
 
 
 def sized(make, device: str, threads: int) -> tuple[CompiledKernel, CompiledKernel]:
