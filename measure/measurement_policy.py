@@ -55,7 +55,8 @@ class MeasurementPolicy:
         if target.kind == "gpu" and self != AS_PROGRAMS:
             raise UsageError(f"the policy {self} is for processors: leave it out for {target.name}")
         if self.busy and usable_cores() <= threads:
-            raise UsageError(f"the policy {self} needs a core beside the {threads} that the kernel runs on: give fewer threads")
+            instead = "give fewer threads" if threads > 1 else f"leave out ,{BUSY}"
+            raise UsageError(f"the policy {self} needs a core beside the {threads} that the kernel runs on: {instead}")
         size, cache = _bytes(kernel, vars), target.l3 or target.l2
         if self.operands == "cache" and size > cache:
             raise UsageError(f"the policy {self} needs operands that the last cache holds: they have {size} bytes, and it has {cache}")

@@ -211,7 +211,7 @@ def tuned(task: Task, cache: Cache, request: TuneRequest) -> Result:
         return result
     log.info("%s: %s", task.name, "not in the cache" if found is None else "cached, and checked here" if only_checked else "searched again")
     aim = objectives.measurable(task.key.objective, task.device, request.measuring is not None)
-    task.check()
+    task.check(request)
     if request.measuring is None:
         know_limits(task.device, request.budget.seconds, lambda: show.phase("measuring this machine's limits, once"))
         from ..measure.processes import process

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..ir.dtypes import DTypeLike
     from ..ir.kernel import Kernel
     from ..measure import Measurer
-    from ..measure.measurement_policy import MeasurementPolicy
     from ..measure.roofline import Roofline
     from .space import Space
 
@@ -150,10 +149,12 @@ class KernelTask:
 
         return CachedAnswer(row, result, checked=plan.standing is Standing.verified)
 
-    def check(self) -> None:
+    def check(self, request: TuneRequest) -> None:
         from ..measure.inputs import require_operands
 
         require_operands(self.kernel, self.vars)
+        if request.policy is not None:
+            request.policy.check(self.kernel, self.vars, self.device.target, self.threads)
 
     def space(self) -> Space:
         return Space(OptEngine(self.kernel, self.device.target, self.threads, self.device.limits(), self.effects), self.effects)
@@ -174,13 +175,8 @@ class KernelTask:
             deadline_s=request.deadline_s,
             build_deadline_s=request.build_deadline_s,
             energy=SearchObjective(self.key.objective).energy,
-            policy=self._honoured(request.policy),
+            policy=request.policy,
         )
-
-    def _honoured(self, policy: MeasurementPolicy | None) -> MeasurementPolicy | None:
-        if policy is not None:
-            policy.check(self.kernel, self.vars, self.device.target, self.threads)
-        return policy
 
     def recorder(self, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None) -> CacheRecorder:
         """What writes its measurements into a cache. `facts`: more provenance of each row."""

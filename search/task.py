@@ -163,7 +163,7 @@ class Task(Protocol):
         """The cache's answer; None where it has none. `required`: then CacheMiss is raised, also for one that is not usable."""
         ...
 
-    def check(self) -> None:
+    def check(self, request: TuneRequest) -> None:
         """Raise what would be raised when it is measured, as far as that is known before anything takes time."""
         ...
 

@@ -284,7 +284,7 @@ class SourceTask:
             raise CacheMiss(f"the cache holds no answer for {self.name} ({self.key}); run it once without --mode require")
         return None
 
-    def check(self) -> None:
+    def check(self, request: TuneRequest) -> None:
         require_room(self.spec.nbytes, f"{self.name} with its reference", "give smaller sizes")
 
     def roofline(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,3 +113,11 @@ def test_thresholds_come_back_and_a_wish_stands(before: tuple[int, int, int], in
         assert gc.get_threshold() == before
     finally:
         gc.set_threshold(*found)
+
+
+def test_a_policy_that_cannot_be_honoured_is_refused_before_anything_takes_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.search.api.know_limits", lambda *_: pytest.fail("the machine's limits were asked for"))
+    for threads, instead in ((1, "leave out ,busy"), (2, "give fewer threads")):
+        monkeypatch.setattr("tilewright.measure.measurement_policy.usable_cores", lambda n=threads: n)
+        with pytest.raises(UsageError, match=f"needs a core beside the {threads} that the kernel runs on: {instead}"):
+            tune("softmax", {"m": 8, "n": 8}, threads=threads, policy="cache,busy", cache=tmp_path / "c.db", budget=5)
