@@ -229,6 +229,8 @@ class Core:
     """Points of a scatter under way at once: one that writes to the same place as one of them waits for it."""
     revisited: float = 2.0
     """Cycles an accumulator costs in each visit where a loop outside of it goes on with the reduction: it is loaded and stored."""
+    abreast: float = 1.5
+    """How many times that where rows of a page and more are gone through several vectors at a time (measured: 1.5 to 3 times on Zen 4)."""
     across: float = 3.5
     """Cycles more of one that lies across two lines (measured: 3 to 6 on Emerald Rapids)."""
     combined: float = 3

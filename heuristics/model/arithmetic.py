@@ -195,6 +195,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     rest = loops[last_spatial + 1 :]
     again = any(p in inner for p in loops[: last_spatial + 1])
     visits = core.revisited + core.across * _across_lines(body) if again else 1.0
+    visits *= core.abreast if again and not rest and _abreast(body) else 1.0
     combined = core.combined if nest.expr.dtype.is_float else core.combined_whole
     halvings = together * combined * body.width.bit_length() * body.count(space) if lane is not None and lane in partial else 0
     once = accs * visits + halvings
@@ -210,6 +211,12 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     hidden = trips(rest[-1:]) * cycles >= core.short  # (short inner loops are entered as often as those around them have iterations)
     entered = sum(trips(rest[:k]) for k in range(1 if hidden else max(1, len(rest)))) if rest or not again else 0
     return trips(loops[: last_spatial + 1]) * (trips(rest) * cycles + once + core.entry * entered)
+
+
+def _abreast(body: Body) -> bool:
+    """Whether long rows are gone through several vectors at a time: a line of each at a time, they are streams that the processor fetches ahead."""
+    lane, size = body.lane, body.nest.expr.dtype.size
+    return lane is not None and body.copies[lane.name] > 1 and ix.upper(lane.axis.arg.extent) * size >= body.machine.jumps.page
 
 
 def _across_lines(body: Body) -> float:

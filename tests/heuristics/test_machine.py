@@ -124,3 +124,11 @@ def test_zen_4_lacks_some_registers_at_no_cost() -> None:
         return seconds[0] / seconds[1]
 
     assert slower("znver4") < 1.1 < slower("cascadelake")
+
+
+@pytest.mark.parametrize(("n", "first"), [(3584, "Um13 Un16 Rk16 Mk<n"), (384, "Um13 Un32 Rk16 Mk<n")])
+def test_long_rows_of_sums_are_visited_a_line_of_each_at_a_time(n: int, first: str) -> None:
+    """One vector and not two, as the start schedule of few rows against a large matrix; rows of less than a page in either way."""
+    kernel, target = normalise(named_kernels.make("matmul", {"m": 13, "n": n, "k": 2688})), targets.named("znver4")
+    least = min(("Um13 Un32 Rk16 Mk<n", "Um13 Un16 Rk16 Mk<n"), key=lambda o: estimate(apply(kernel, parse(o), target)))
+    assert least == first
