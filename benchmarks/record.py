@@ -26,7 +26,8 @@ def main() -> int:
         print(__doc__)
         return 2
     script = Path(sys.argv[1])
-    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS")}
+    # bytecode is kept, as an installation has it: without it each new process compiles what it imports
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS") and k != "PYTHONDONTWRITEBYTECODE"}
     rows = []
     with subprocess.Popen([sys.executable, "-u", str(script), *sys.argv[2:]], stdout=subprocess.PIPE, text=True, env=env) as run:
         assert run.stdout is not None

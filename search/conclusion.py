@@ -20,7 +20,7 @@ from ..log import logger
 from ..opts.opt import short
 from . import result as results
 from .budget import SPENT, second_check
-from .finals import GRACE_S, Decision, Finalist, FrontMember, SecondChecks, decide
+from .finals import GRACE_S, ROUNDS, Decision, Finalist, FrontMember, SecondChecks, cost, decide
 from .interrupts import Deadline
 from .warm_start import SearchEffort
 
@@ -267,7 +267,7 @@ class Checkpoints:
         if mark >= PARTS or not due:
             return False
         allowed = SHARE * (budget.seconds if budget.seconds is not None else self._meter.elapsed)
-        expected = self.checks.last_s or (0.0 if self._prepared() else self._meter.check_s)
+        expected = self.checks.last_s or self._meter.check_s
         if self._spent_s + expected > allowed and waited < LONGEST_S:
             return False
         self._mark = max(mark, self._mark)
@@ -322,7 +322,9 @@ class Checkpoints:
 
 
 DECIDING_S = 20.0
-"""Seconds that deciding may take where there is no limit."""
+"""Seconds that deciding may take where there is no limit, at most."""
+DECIDING = 1 / 3
+"""Share of what the search took, which is enough for it then (one that has a limit leaves a fifth of it, `Meter.reserve`)."""
 
 
 class Deciding:
@@ -344,11 +346,22 @@ class Deciding:
 
     def decide(self, quick: bool) -> Decision:
         """The winner; `quick` takes the comparisons that were made and starts no process."""
-        left = (lambda: -1e9) if quick else (lambda: min(self.meter.left, DECIDING_S))
+        most_s = -1e9 if quick else self._most(self.meter.elapsed)
         if not quick:
-            self._time_again()
+            self._time_again(min(self.meter.left, most_s))
+
+        def left() -> float:
+            return min(self.meter.left, most_s)
+
         decision = self._between(left)
         return self._front(decision, left) if self.so_far.aim.front else decision
+
+    def _most(self, spent_s: float) -> float:
+        """Seconds that deciding may take after a search of `spent_s`."""
+        best, start = next(iter(self.so_far.finalists()), None), self.so_far.start()
+        if self.meter.budget.seconds is not None or best is None or start is None:
+            return DECIDING_S
+        return min(DECIDING_S, max(DECIDING * spent_s, ROUNDS * cost(best, start)) + self.meter.check_s)
 
     def on_the_way(self, left: Callable[[], float]) -> Decision:
         """Who would win now; `left()`: how many seconds remain for duels. Second checks are made however long they take."""
@@ -356,10 +369,11 @@ class Deciding:
         decision = self._between(left)
         return self._front(decision, left) if self.so_far.aim.front else decision
 
-    def _time_again(self) -> None:
+    def _time_again(self, left_s: float) -> None:
         """Time the best candidates and start schedules once more, side by side: start schedules were measured at the start, and the machine may have been
-        busier then."""
-        again = next((c for few in (False, True) if 2 * self.cost_s * len(c := self.so_far.contenders(few)) < 0.3 * self.meter.left), [])
+        busier then. `left_s`: seconds until the end of all."""
+        fitting = (c for few in (False, True) if 2 * self.cost_s * len(c := self.so_far.contenders(few)) < 0.3 * left_s)
+        again = next(fitting, self.so_far.contenders(few=True) if self.meter.budget.seconds is None else [])
         if not again:
             return
         measured = map(self.so_far.aim.scored, self.measurer.again([f.built for f in again]))

@@ -42,7 +42,7 @@ LONGEST_S = 60.0
 """Seconds that it may take on a machine that is very busy."""
 _FAILED: set[str] = set()
 """Devices whose limits could not be measured in this process. A machine that is too busy once is asked no more: of each of many searches
-it would take half of the budget."""
+it would take a third of the budget."""
 
 
 def part_of(budget_s: float | None) -> float:
@@ -52,7 +52,7 @@ def part_of(budget_s: float | None) -> float:
 
 def longest_of(budget_s: float | None) -> float:
     """The most that it may take then."""
-    return LONGEST_S if budget_s is None else min(LONGEST_S, max(1.0, 0.5 * budget_s))
+    return LONGEST_S if budget_s is None else min(LONGEST_S, max(1.0, 2 * SHARE * budget_s))
 
 
 def measured(device: Device, seconds: float = USUAL_S, limit_s: float = LONGEST_S) -> Limits | None:

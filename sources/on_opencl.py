@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,9 +37,24 @@ def build(text: str, s: SourceSignature, device: OpenClDevice) -> bytes:
     Raises BuildError."""
     check_group(s, device.target.max_threads, device.target.name)
     session = device.open()
-    program = session.compile(text, options(s))
+    with _unheard():
+        program = session.compile(text, options(s))
     _check_shared(session, _kernel(session, program, s), s, device)
     return sealed("opencl source", {"name": device.found.about["name"]}, text.encode())
+
+
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+    """Inside, nobody hears what is written to standard error, in a process of one thread: compilers in drivers say there how many errors a
+    text has, and the error itself says which."""
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _check_shared(session: Any, kernel: Any, s: SourceSignature, device: OpenClDevice) -> None:

@@ -30,9 +30,13 @@ def run(args: Namespace) -> int:
                 raise DeviceError(why)
             device = get(name)
             device.check()
-            if args.probe and args.format == "table":
-                console().print(f"measuring peak arithmetic and bandwidth of {name}; keep the machine quiet")
-            found.append((name, device, device.limits(probe=args.probe), ""))
+            processor = device.target.kind == "cpu"
+            before = processor and any(d is not None and d.target.kind == "cpu" for _, d, _, _ in found)
+            probe = args.probe and not (before and device.limits() is not None)
+            if probe and args.format == "table":
+                what = "this processor" if processor else name
+                console().print(f"measuring peak arithmetic and bandwidth of {what}; keep the machine quiet")
+            found.append((name, device, device.limits(probe=probe), ""))
         except DeviceError as error:
             found.append((name, None, None, str(error)))
     if args.format == "json":

@@ -29,11 +29,18 @@ class CpuDevice(Device):
     lang = "llvm"
     """The language it builds."""
 
+    _target: Target | None = None
+
+    def __init__(self, target: Target | None = None) -> None:
+        """`target`: what its code may use, where that is not what TILEWRIGHT_TARGET leaves of this machine."""
+        if target is not None:
+            self._target = target
+
     @property
     def target(self) -> Target:
         from ...targets import host
 
-        return host()
+        return self._target or host()
 
     @property
     def threads(self) -> int:

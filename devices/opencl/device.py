@@ -13,7 +13,7 @@ from typing import Any
 from ...ir.errors import BuildError, DeviceError, MeasureError, UsageError
 from ...program import abi
 from ...program.program import Signature
-from ...targets import Target
+from ...targets import Target, machine
 from .. import limits as limits_file
 from ..base import Device, Executable, Memory, SourceLike, sealed, unsealed
 from ..limits import Limits
@@ -22,6 +22,9 @@ from ..registry import register
 from .drivers import CHECKS, PYOPENCL, FoundDevice, choose, chosen, drivers, find, target_of
 from .pocl_cache import check_room
 from .session import ClMemory, ClSession
+
+_PROBE_S = 5.0
+"""Seconds for measuring the limits of a GPU where nobody says another time."""
 
 
 class OpenClDevice(Device):
@@ -155,13 +158,18 @@ class OpenClDevice(Device):
         return ClMemory(self.open())
 
     def limits(self, probe: bool | float = False) -> Limits | None:
+        if self._target.kind == "cpu":
+            from ..cpu.device import CpuDevice
+
+            # a driver makes its processor neither faster nor slower
+            return CpuDevice(machine()).limits(probe)
         d = self.found.about
         identity = {"device": "opencl", **{k: d[k] for k in ("platform", "name", "driver", "units")}}
         if not probe:
             return limits_file.read(limits_file.path(identity))
         from .probe import probe as measure
 
-        return limits_file.keep(identity, measure(self.spec or self.name))
+        return limits_file.keep(identity, measure(self.spec or self.name, _PROBE_S if probe is True else probe))
 
 
 def on(queue: Any) -> OpenClDevice:

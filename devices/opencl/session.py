@@ -259,8 +259,9 @@ class ClMemory(Memory):
                 # by the standard the host sees what kernels wrote once the buffer is mapped
                 import numpy as np
 
-                mapped, _ = s.cl.enqueue_map_buffer(s.queue, buffer, s.cl.map_flags.READ, 0, (nbytes,), np.uint8)
-                mapped.base.release(s.queue).wait()
+                flags = s.cl.map_flags.READ
+                mapped, event = s.cl.enqueue_map_buffer(s.queue, buffer, flags, 0, (nbytes,), np.uint8, is_blocking=False)
+                mapped.base.release(s.queue, [event]).wait()
             buffer.release()
 
     def arrays(self, given: Sequence[Any]) -> DeviceArrays | None:

@@ -89,6 +89,23 @@ def test_probe_measures_and_shows_the_limits(tune: Tune, monkeypatch: pytest.Mon
     assert "limits measured 2026-01-31" in done.out and "100 GFLOP/s" in done.out and "11 GB/s" in done.out
 
 
+def test_one_processor_is_measured_once(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    class Again(Probed):
+        name = "again"
+
+        def limits(self, probe: bool = False) -> Limits | None:
+            asked.append(probe)
+            return super().limits(probe)
+
+    monkeypatch.setattr("tilewright.devices.registry._FACTORIES", {"probed": Probed, "again": Again})
+    monkeypatch.setattr("tilewright.devices.names", lambda: ("probed", "again"))
+    done = tune("devices", "--probe")
+    assert done.out.count("keep the machine quiet") == 1 and done.out.count("100 GFLOP/s") == 2
+    assert asked and not any(asked)
+
+
 def test_running_on_a_missing_device(tune: Tune) -> None:
     done = tune("run", "--kernel", "matmul", "--device", "missing")
     assert done.code == 3 and "error: no driver [libmissing.so]; install one" in done.err

@@ -268,26 +268,72 @@ def test_one_process_uses_one_driver(device: OpenClDevice) -> None:
         ClSession(other)
 
 
-def test_limits_are_measured_in_another_process_and_kept(device: OpenClDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    from tilewright.devices import Limits, Rates
+def test_a_processors_limits_are_those_of_the_device_cpu(device: OpenClDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    from tilewright.devices.limits import Cached, Limits, Rates, path, write
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert device.limits() is None
-    measured = Limits("2026-01-31", {device.threads: Rates(1e11, 5e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
-    monkeypatch.setattr("tilewright.devices.opencl.probe.probe", lambda spec: measured)
-    assert device.limits(probe=True) == measured == device.limits()
+    known = Limits("2026-01-31", {1: Rates(1e11, 5e10, 1e10, 9e9, 9e9, 1e10, 1e10, (Cached(1024, 1e11, 1e11),))})
+    cpu: Any = type(devices.get("cpu"))
+    write(path(cpu(tilewright.targets.machine())._identity()), known, {})
+    assert device.limits() == known
+
+
+def test_a_gpus_limits_are_measured_in_another_process_and_kept(
+    device: OpenClDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    from dataclasses import replace
+
+    from tilewright.devices import Limits, Rates
+
+    gpu = OpenClDevice()
+    gpu.__dict__["_target"] = replace(device.target, kind="gpu")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert gpu.limits() is None
+    measured = Limits("2026-01-31", {gpu.threads: Rates(1e11, 5e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
+    asked: list[float] = []
+    monkeypatch.setattr("tilewright.devices.opencl.probe.probe", lambda spec, seconds: asked.append(seconds) or measured)
+    assert gpu.limits(probe=1.5) == measured == gpu.limits()
+    assert asked == [1.5]
     monkeypatch.setattr(
         "tilewright.devices.opencl.probe.probe",
-        lambda spec: Limits("2026-02-01", {device.threads: Rates(9e10, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)}),
+        lambda spec, seconds: Limits("2026-02-01", {gpu.threads: Rates(9e10, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)}),
     )
-    assert device.limits(probe=True) == Limits("2026-02-01", {device.threads: Rates(1e11, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
+    assert gpu.limits(probe=True) == Limits("2026-02-01", {gpu.threads: Rates(1e11, 6e10, 1e10, 9e9, 9e9, 1e10, 1e10)})
+
+
+def test_a_probe_ends_in_time(device: OpenClDevice) -> None:
+    from tilewright.devices.opencl import probe
+
+    s = device.open()
+    program = s.compile("kernel void nothing(global int *x) { *x = 1; }")
+    runs: list[float] = []
+    real = s.cl.enqueue_nd_range_kernel
+
+    class Counting:
+        Kernel = s.cl.Kernel
+
+        @staticmethod
+        def enqueue_nd_range_kernel(*args: Any) -> Any:
+            runs.append(0.0)
+            return real(*args)
+
+    counted: Any = type("S", (), {"cl": Counting, "queue": s.queue})
+    handle = s.add(64)
+    try:
+        for limit_s, count in ((0.0, probe._LEAST), (60.0, probe._RUNS)):
+            runs.clear()
+            assert probe._best(counted, program, "nothing", [s.buffers[handle]], 1, 1, limit_s) > 0.0
+            assert len(runs) == count
+    finally:
+        s.drop(handle)
 
 
 def test_a_probe_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilewright.devices.opencl.probe import probe
 
     with pytest.raises(DeviceError, match="the limits of opencl:nothing could not be measured: no OpenCL device 'nothing'"):
-        probe("opencl:nothing")
+        probe("opencl:nothing", 1.0)
 
 
 # rendered kernels ----------------------------------------------------------------------------------------------------

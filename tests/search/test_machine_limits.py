@@ -122,7 +122,7 @@ def test_a_machine_that_was_too_busy_is_asked_once(monkeypatch: pytest.MonkeyPat
     with pytest.warns(UserWarning, match="could not be measured"):
         machine_limits.know_limits(cpu, 8.0, lambda: None)
     machine_limits.know_limits(cpu, 8.0, lambda: pytest.fail("asked again"))
-    assert asked == [4.0]
+    assert asked == [2.4]
 
 
 def test_limits_say_how_far_they_may_be_off() -> None:
@@ -156,9 +156,9 @@ def test_a_probe_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     channel = Silent()
     monkeypatch.setattr(machine_limits.process, "start", lambda module, setup: ("the process", channel))
     monkeypatch.setattr(machine_limits.process, "stop", lambda *what: ended.append(what))
-    with pytest.raises(DeviceError, match=r"could not be measured within 4 s; the search goes on without"):
+    with pytest.raises(DeviceError, match=r"could not be measured within 2.4 s; the search goes on without"):
         machine_limits.measured(devices.get("cpu"), 1.0, machine_limits.longest_of(8.0))
-    assert 3.0 < waited[0] <= 4.0 and ended == [("the process", channel)]
+    assert 2.0 < waited[0] <= 2.4 and ended == [("the process", channel)]
     assert (
         machine_limits.part_of(10.0) == 1.5
         and machine_limits.part_of(None) <= machine_limits.USUAL_S

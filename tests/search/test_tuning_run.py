@@ -522,3 +522,21 @@ def test_batches_are_as_wide_as_the_measurer() -> None:
     sizes = [len(batch) for batch in b.batches]
     assert sizes[0] == 1 and 12 < max(sizes) <= 36 and sum(sizes) == r.counts["ok"] == 150
     assert [name for name, _ in b.measurer.calls].count("again") == 1
+
+
+def test_deciding_takes_a_share_of_a_search_without_a_limit() -> None:
+    from types import SimpleNamespace
+
+    from tilewright.search.conclusion import DECIDING_S, Deciding
+
+    def most(budget: Budget, spent_s: float, call_s: float) -> float:
+        best = SimpleNamespace(t=call_s, typical=call_s, window_s=0.0)
+        so_far: Any = SimpleNamespace(finalists=lambda: (best,), start=lambda: best)
+        meter: Any = SimpleNamespace(budget=budget, share=0.0, grace=1.0, check_s=0.1)
+        made: Any = Deciding(None, so_far, None, meter, 0.01, None)  # type: ignore[arg-type]
+        return float(made._most(spent_s))
+
+    trials = Budget(None, trials=40)
+    assert most(trials, 30.0, 1e-4) == pytest.approx(10.1)
+    assert 0.3 < most(trials, 0.1, 1e-4) < 1.0, "enough for a duel with the start schedule"
+    assert most(trials, 0.1, 1.0) == most(trials, 1e4, 1e-4) == most(Budget(1e4), 0.1, 1e-4) == DECIDING_S

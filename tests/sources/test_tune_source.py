@@ -112,7 +112,7 @@ def test_what_the_compiler_says_of_the_arguments(saxpy: Path) -> None:
 
 
 @pytest.mark.slow
-def test_opencl_is_launched_over_its_grid_and_checked(tmp_path: Path) -> None:
+def test_opencl_is_launched_over_its_grid_and_checked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "k.cl").write_text(
         """__kernel void grow(__global const float *x, __global float *y, const int n, const float s) {
     for (int k = 0; k < work; k++) {
@@ -148,6 +148,12 @@ def test_opencl_is_launched_over_its_grid_and_checked(tmp_path: Path) -> None:
     other = spec_of(tmp_path / "k.cl", "grow", args=table, params={"block_size_x": [16], "work": [2]})
     with pytest.raises(BuildError, match="argument 4 of grow is float, and a value of float64 is given"):
         build(CheckedSource(other, tmp_path), schedule(other, other.untuned), device)
+    capfd.readouterr()
+    (tmp_path / "k.cl").write_text("__kernel void grow(__global const float *x) { missing; } // block_size_x work")
+    broken = spec_of(tmp_path / "k.cl", "grow", args=table, params={"block_size_x": [16], "work": [2]})
+    with pytest.raises(BuildError, match="missing"):
+        build(CheckedSource(broken, tmp_path), schedule(broken, broken.untuned), device)
+    assert capfd.readouterr() == ("", ""), "what the driver's compiler says beside its log is not shown"
 
 
 @pytest.mark.slow
