@@ -109,16 +109,25 @@ class _Rewriter:
 
     def _lay_out(self) -> None:
         """Bytes around convolutions lie in memory with their channels last, as these read and make them."""
-        group: dict[str, set[str]] = {}
+        above: dict[str, str] = {}  # (values that lie alike are trees)
+
+        def top(name: str) -> str:
+            found = name
+            while found in above:
+                found = above[found]
+            while name != found:
+                above[name], name = found, above[name]
+            return found
+
         for n in self.graph.nodes:
             if n.op[1] in SAME_PLACES and (not n.op[1].endswith("Concat") or n.attributes.get("axis") == 1):
-                names = {name for name in (*n.inputs[SAME_PLACES[n.op[1]]], *n.outputs) if name and name not in self.constants}
-                whole = set[str]().union(names, *(group[name] for name in names if name in group))
-                group.update(dict.fromkeys(whole, whole))
-        ends = {name for n in self.graph.nodes if n.op == IMAGES for name in (n.inputs[0], n.outputs[0])}
-        images = ends.union(*(group[name] for name in ends if name in group))
+                names = (*n.inputs[SAME_PLACES[n.op[1]]], *n.outputs)
+                tops = {top(name) for name in names if name and name not in self.constants}
+                first = tops.pop()
+                above.update(dict.fromkeys(tops, first))
+        images = {top(name) for n in self.graph.nodes if n.op == IMAGES for name in (n.inputs[0], n.outputs[0])}
         for n in self.graph.nodes:
-            if n.op[1] in LAID_OUT and n.outputs[0] in images and (not n.op[1].endswith("Concat") or n.attributes.get("axis") == 1):
+            if n.op[1] in LAID_OUT and top(n.outputs[0]) in images and (not n.op[1].endswith("Concat") or n.attributes.get("axis") == 1):
                 n.attributes = {**n.attributes, "channels_last": 1}
 
     def _drop_unread(self) -> None:
