@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, product
+from itertools import islice, product, zip_longest
 
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
@@ -287,7 +287,8 @@ class EachAxis(StartRule):
         summed = {family_name(kernel, a): a for n in found for a in n.reduce_axes if family_name(kernel, a) not in spatial}
         short = {family_name(kernel, n.reduce_axes[-1]) for n in found if n.reduce_axes and 1 < extent(n.reduce_axes[-1]) <= SHORT}
         fused = with_rows(kernel, f.target)
-        for name, a in (spatial | summed).items():
+
+        def along(name: str, a: Node) -> Iterator[Opts]:
             few = tuple(opt("UPCAST", x, extent(b)) for x, b in spatial.items() if x != name and 1 < extent(b) <= FEW)
             lane: list[Opts] = [
                 (opt("UPCAST", name, n),) for n in dict.fromkeys(fit(extent(a), v * lanes) for v in (4, 1)) if n > 1 and 2 * n >= lanes
@@ -303,6 +304,9 @@ class EachAxis(StartRule):
             steps = tuple(opt("UNROLL", x, extent(b)) for x, b in summed.items() if x != name and x in short)
             for first, copies_ in product(lane, more):
                 yield (*first, *copies_, *steps, *_items(f, a), *fused)
+
+        turns = zip_longest(*(along(name, a) for name, a in (spatial | summed).items()))
+        yield from (guess for turn in turns for guess in turn if guess is not None)
 
 
 def _items(f: StartFacts, lane: Node) -> list[Opt]:

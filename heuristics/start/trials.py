@@ -31,7 +31,7 @@ class Trials:
         """How many instructions may still be counted, for all parts together."""
         self._found: dict[tuple[Kernel, Opts], Scheduled | OptError] = {}
         self._seconds: dict[Opts, float] = {}
-        self._counted: dict[Opts, float] = {}
+        self._counts: dict[Opts, float] = {}
 
     def apply(self, opts: Opts) -> Scheduled:
         """`opts.apply`, once for each list. Raises OptError."""
@@ -107,18 +107,18 @@ class Trials:
         return self._by_both if self.room[0] > 0 else self.seconds
 
     def _by_both(self, opts: Opts) -> float:
-        return math.sqrt(self.seconds(opts) * self._count(opts))
+        return math.sqrt(self.seconds(opts) * self.counted(opts))
 
-    def _count(self, opts: Opts) -> float:
+    def counted(self, opts: Opts) -> float:
         """Seconds by the counted model; what cannot be lowered takes for ever."""
-        from ...lower import lower  # whoever only asks for quick start schedules lowers nothing
+        from ...lower import lower  # most quick start schedules are chosen without it
 
-        if opts not in self._counted:
+        if opts not in self._counts:
             try:
                 program = lower(self.apply(opts))
             except OptError:
-                self._counted[opts] = math.inf
+                self._counts[opts] = math.inf
             else:
-                self._counted[opts] = of_program(program, self.target, self.threads)
+                self._counts[opts] = of_program(program, self.target, self.threads)
                 self.room[0] -= sum(1 for p in program.phases for _ in statements(p.body))
-        return self._counted[opts]
+        return self._counts[opts]

@@ -12,7 +12,7 @@ from tilewright.heuristics.start import choose
 from tilewright.heuristics.start import contractions as products
 from tilewright.heuristics.start import trials as trials_of
 from tilewright.heuristics.start.trials import Trials
-from tilewright.ir import Kernel, KernelBuilder, OptError, float32, int64, sym, tanh
+from tilewright.ir import Kernel, KernelBuilder, OptError, cast, float32, int16, int32, int64, maximum, minimum, sym, tanh, where
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import Opts, apply, dumps, opt, short
@@ -81,7 +81,38 @@ def test_the_model_is_asked_a_few_times(name: str, monkeypatch: pytest.MonkeyPat
     asked = []
     monkeypatch.setattr(trials_of, "estimate", lambda s, threads: asked.append(s.hash) or estimate(s, threads))
     quick_starts(made(name, "default"), targets.named("znver5"), 2)
-    assert 1 < len(asked) <= choose.MOST
+    assert 1 < len(asked) <= choose.MOST + choose.OTHERS / choose.EACH
+
+
+def smoothed() -> Kernel:
+    """Six channels that lie interleaved: five points beside each other, weighted."""
+    kb = KernelBuilder("smoothed")
+    i, k = kb.axis("n", 4000), kb.axis("c", 6)
+    x = kb.input("x", (4000, 6), int16)
+    taps = [cast(x[maximum(minimum(i + o, 3999), 0), k], int32) * (9 - o * o) for o in range(-2, 3)]
+    kb.store("y", float32, (4000, 6), (i, k), cast(taps[0] + taps[1] + taps[2] + taps[3] + taps[4], float32))
+    return normalise(kb.build())
+
+
+def first_difference() -> Kernel:
+    kb = KernelBuilder("first_difference")
+    i, k = kb.axis("n", 2000), kb.axis("k", 200)
+    a, b = kb.input("a", (200, 2000), int32), kb.input("b", (200, 2000), int32)
+    least = kb.min("least", (i,), k, where(a[k, i].ne(b[k, i]), cast(k, int32), 200))
+    kb.store("y", int32, (2000,), (i,), least[i])
+    return normalise(kb.build())
+
+
+@pytest.mark.parametrize("where", ["znver4", "avx2"])
+def test_lanes_along_an_axis_that_no_rule_likes_are_found_where_they_are_far_faster(where: str) -> None:
+    kernel, target = smoothed(), targets.named(where)
+    found = apply(kernel, quick_starts(kernel, target)[0], target)
+    assert {p.axis.arg.name: p.upcast for p in found.plans.values()}["c"] >= 6, "all channels at once, not two of them"
+    assert estimate(found) <= 1.5 * estimate(apply(kernel, starts(kernel, target)[0], target))
+
+
+def test_a_reduction_that_is_known_before_its_end_is_left() -> None:
+    assert "EARLY_EXIT" in {o.op for o in quick_starts(first_difference(), targets.named("znver4"))[0]}
 
 
 def test_long_expressions_are_asked_about_less() -> None:
