@@ -181,6 +181,8 @@ OTHERS = 20.0
 """What guesses with lanes along other axes may cost beside them."""
 FAR_FASTER, COUNTED = 1.25, 2
 """How many times as fast such a schedule must be, by both models; and how many are counted, best first."""
+NOT_FOLDED = 3.0
+"""How many times as fast as a fold the model must take rows to be."""
 PACKED_FIRST = 3
 """How many of what was found are asked about with constant inputs packed."""
 WORTH = 0.01
@@ -277,8 +279,7 @@ def _ask_rules(choice: _Choice) -> None:
         return
     if _ask_phases(choice):
         return
-    # the likeliest fold is hardly ever worse than another, and asking about it takes as long as making it
-    if not any(stepped(f.kernel, c.nest) for c in f.contractions) and choice.take_first(FOLDS.quick(f)):
+    if not any(stepped(f.kernel, c.nest) for c in f.contractions) and _take_fold(choice):
         return
     main = f.main
     if few_against_rows(f):
@@ -301,6 +302,17 @@ def _ask_rules(choice: _Choice) -> None:
         ask_contractions(choice.trials, main, choice.ask)
     choice.ask_all(wishes)
     _ask_other_lanes(choice)
+
+
+def _take_fold(choice: _Choice) -> bool:
+    """Whether the likeliest fold is taken. It is hardly ever worse than another, so no other is asked about; but where blocks of a fold are few and
+    narrow, plain rows may be many times as fast."""
+    f, trials = choice.f, choice.trials
+    fold, rows = (next((o for w in rule.quick(f) if (o := trials.legal_at_once(w)) is not None), None) for rule in (FOLDS, ROWS))
+    if fold is None or (rows is not None and NOT_FOLDED * trials.seconds(rows) < trials.seconds(fold)):
+        return False
+    choice.found[fold] = 0.0
+    return True
 
 
 def _ask_other_lanes(choice: _Choice) -> None:
