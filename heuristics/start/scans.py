@@ -30,7 +30,7 @@ class Scans(StartRule):
     runs across that, whole rows in the order in which they lie in memory, a few of them at a time, in strips for the threads."""
 
     name = "scans"
-    quick_places = (2, 4, 0)
+    quick_places = (0, 1, 2)
 
     def guesses(self, f: StartFacts) -> Iterator[Opts]:
         scanned = scanned_axes(f.kernel)
@@ -47,16 +47,17 @@ class Scans(StartRule):
                     yield from _side_by_side(n, f, along, outer)
                     continue
                 across = [a for a in n.axes if a is not along and extent(a) >= 8]
-                for vectors, copies in ((1, 2), (2, 2), (1, 4), (1, 1), (4, 1)):
+                turned = across and extent(across[-1]) >= 4 * f.lanes and extent(along) % TURNED == 0
+                for place, (vectors, copies) in enumerate(((1, 4), (4, 1), (1, 2), (2, 2), (1, 1))):
                     side = (opt("UPCAST", site_name(across[-1]), copies),) if across and copies > 1 else ()
                     wide = opt("UPCAST", family_name(f.kernel, along), fit(extent(along), vectors * f.lanes))
                     yield (wide, *side, *outer)
+                    if turned and place == 0:  # where a step is long, a row to each lane
+                        steps = opt("UPCAST", family_name(f.kernel, along), TURNED)
+                        yield (steps, opt("UPCAST", site_name(across[-1]), f.lanes), *outer)
                     chunks = 4 * f.threads if extent(along) >= 4 * CHUNK * f.threads else f.threads
                     if not outer and f.threads > 1 and extent(along) >= CHUNK * chunks:
                         yield (opt("SPLIT", scan_name(f.kernel, along), chunks), wide, *side)
-                if across and extent(across[-1]) >= 4 * f.lanes and extent(along) % TURNED == 0:
-                    steps = opt("UPCAST", family_name(f.kernel, along), TURNED)  # where a step is long, a row to each lane
-                    yield (steps, opt("UPCAST", site_name(across[-1]), f.lanes), *outer)
             elif axes := [a for a in n.axes if a in scanned]:
                 others = [a for a in scanned if a not in n.axes and a.arg.family == axes[-1].arg.family]
                 yield from _down_columns(n, (axes[-1], *others), f, along, outer)
@@ -66,7 +67,7 @@ def _side_by_side(n: Nest, f: StartFacts, along: Node, outer: Opts) -> Iterator[
     """A recurrence along rows: as many rows at once as there are lanes, or a few, since each step waits for the one before. Where there are
     few steps in a body, the processor sees the next ones in time."""
     rows = max((a for a in n.axes if a is not along), key=extent, default=None)
-    for copies in (f.lanes, f.lanes // 2, 4, 2, 1):
+    for copies in (4, f.lanes, 1, f.lanes // 2, 2):
         steps = fit(extent(along), TURNED if copies > 4 else 2 * TURNED)
         if copies == 1 or (rows is not None and waste(extent(rows), copies) <= 0.25):
             side = (opt("UPCAST", site_name(rows), copies),) if rows is not None and copies > 1 else ()
@@ -88,10 +89,10 @@ def _down_columns(n: Nest, axes: Sequence[Node], f: StartFacts, along: Node, out
     """A scan along the first of `axes`, of columns that lie next to each other along another one; the others are those of further scans of
     the same columns, such as one that goes up again."""
     # (a state is read and written once for the steps that are taken at once, but each of them reads and writes a row of its own)
-    ways: tuple[tuple[int, int], ...] = ((2, 4), (4, 4), (4, 2), (8, 1), (16, 1))
+    ways: tuple[tuple[int, int], ...] = ((4, 2), (2, 4), (16, 1), (4, 4), (8, 1))
     if in_steps(n.value):  # compilers would write the steps of a vector one after the other; states have registers
         states = len(tuple_scan(n.expr).needed(False))
-        ways = tuple((v, 1) for v in (4, 16, 2, 8, 1) if v == 1 or v * states < f.target.registers)
+        ways = tuple((v, 1) for v in (2, 4, 1, 16, 8) if v == 1 or v * states < f.target.registers)
     for most, (vectors, copies) in product(COLUMNS, ways):
         strip = most if outer else min(most, -(-extent(along) // f.threads))
         width = fit(extent(along), vectors * f.lanes)
