@@ -10,6 +10,7 @@ from tilewright import named_kernels, targets
 from tilewright.heuristics import gpu_estimates, quick_starts, starts
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.heuristics.model.gpu.thread_accesses import accesses
+from tilewright.ir import KernelBuilder, cast
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
@@ -81,6 +82,29 @@ def test_gradients_of_attention_with_long_heads_are_made_by_matrix_instructions(
         assert sum(o.op == "TC" for o in opts) == products
         text = render(lower(apply(kernel, opts, HOPPER)), HOPPER).text
         assert all(r.spill_stores <= 64 for r in nvrtc.resources(nvrtc.compile(text, "sm_90a")[1]).values())
+
+
+def channels_last(c: int) -> Kernel:
+    """A 3 × 3 convolution with zeros around the picture: (2, 28, 28, c) → (2, 28, 28, 64)."""
+    kb = KernelBuilder("convolution")
+    b, y, x, o = (kb.axis(name, extent) for name, extent in (("b", 2), ("y", 28), ("x", 28), ("o", 64)))
+    p, q, k = kb.axis("p", 3), kb.axis("q", 3), kb.axis("k", c)
+    image, weight = kb.input("image", (2, 28, 28, c), "bfloat16"), kb.input("weight", (64, 3, 3, c), "bfloat16")
+    row, column = y + p - 1, x + q - 1
+    inside = (row >= 0) & (row < 28) & (column >= 0) & (column < 28)
+    pixel = cast(image.masked(inside, b, row, column, k), "float32")
+    acc = kb.sum("acc", (b, y, x, o), (p, q, k), pixel * cast(weight[o, p, q, k], "float32"))
+    kb.store("out", "float32", (2, 28, 28, 64), (b, y, x, o), acc[b, y, x, o])
+    return normalise(kb.build())
+
+
+@pytest.mark.parametrize(("c", "at"), [(20, "k"), (48, "k"), (64, "q"), (128, "k")])
+def test_a_window_over_rows_of_channels_is_brought_ahead_as_its_weights_are(c: int, at: str) -> None:
+    kernel = channels_last(c)
+    for found in (starts(kernel, HOPPER), quick_starts(kernel, HOPPER)):
+        stages = {o.on: o.fields for o in found[0] if o.op == "STAGE"}
+        assert row_of(found[0]).startswith("mma.") and {f["at"] for f in stages.values()} == {at}
+        assert stages["image"]["depth"] == stages["weight"]["depth"] >= 2
 
 
 @pytest.mark.slow

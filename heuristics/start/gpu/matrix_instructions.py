@@ -118,10 +118,9 @@ def warps(p: TensorProduct, target: Target, kept: int = KEPT) -> Iterator[Warps]
     shapes = sorted((s for s in SHAPES if _fits(s, p)), key=lambda s: shape_cost(s, p, target))
     for shape in shapes[:kept]:
         tiles = _tiles(shape, p)
-        for bytes_, depth in RINGS:
-            kt = max(p.row.k, bytes_ // size)
-            if kt > max(deep, p.row.k):
-                continue
+        rings = ((max(p.row.k, bytes_ // size), depth) for bytes_, depth in RINGS)
+        least = max(p.row.k, 1 << deep.bit_length() - 1)  # tiles are not longer than the reduction
+        for kt, depth in dict.fromkeys((min(kt, least), depth) for kt, depth in rings):
             guess = Warps(*shape, kt, depth)
             yield guess
             yield from (replace(guess, sk=sk) for sk in chunks(tiles, deep // (CHUNK * kt), target))
@@ -171,17 +170,24 @@ def tensor_product(kernel: Kernel, p: TensorProduct, w: Warps) -> Opts:
     for axis, warps_, each, least in ((m, w.wm, w.um, p.row.m), (n, w.wn, w.un, p.row.n)):
         out += [opt("LOCAL", axis, warps_)] * (warps_ > 1) + [opt("UPCAST", axis, each)] * (each > least)
     deep = -(-extent(p.k) // w.sk)
-    if w.kt and deep > w.kt:
-        out.append(opt("TILE", k, w.kt))
-        steps = w.kt // p.row.k
+    at = k if deep > w.kt else _taps(p)
+    if w.kt and at:
+        out.append(opt("TILE", at, w.kt if at == k else 1))
+        steps = min(deep, w.kt) // p.row.k
         out += [opt("UNROLL", k, steps)] * (steps > 1)
-        sizes = {p.m: w.wm * w.um, p.n: w.wn * w.un, p.k: w.kt}
-        out += [staged(b, indices, k, sizes, w.depth) for b, indices in operands(p)]
+        sizes = {p.m: w.wm * w.um, p.n: w.wn * w.un, p.k: min(deep, w.kt)}
+        out += [staged(b, indices, at, sizes, w.depth) for b, indices in operands(p)]
     rows = -(-extent(p.m) // (w.wm * w.um))
     band = next((b for b in BANDS if b <= w.band and rows % b == 0), 0)
     if band and -(-extent(p.n) // (w.wn * w.un)) > 1:
         out.append(opt("SWIZZLE", "grid", band))
     return tuple(out)
+
+
+def _taps(p: TensorProduct) -> str:
+    """The innermost axis of a window: where a tile holds all of k, one tap after the other is brought. Else none."""
+    whole = extent(p.k) % p.row.k == 0
+    return next((str(a.arg.name) for a in reversed(p.nest.reduce_axes) if whole and a is not p.k), "")
 
 
 def operands(p: TensorProduct) -> list[tuple[Buffer, tuple[Node, ...]]]:
@@ -197,7 +203,7 @@ def operands(p: TensorProduct) -> list[tuple[Buffer, tuple[Node, ...]]]:
 def staged(b: Buffer, indices: tuple[Node, ...], at: str, sizes: dict[Node, int], depth: int) -> Opt:
     """STAGE of an operand as it lies in memory, its chunks of 16 bytes exchanged among eight rows where a row has as
     many, else with rows apart by one chunk: either way eight rows' chunks lie in different banks."""
-    if any(i.op not in ("axis", "const") for i in indices):  # windows overlap, and begin anywhere
+    if indices[-1].op not in ("axis", "const"):  # windows along memory overlap, and begin anywhere
         return opt("STAGE", b.name, at=at, order="row")
     last = next((n for a, n in sizes.items() if a in axes_of(indices[-1])), 0)
     chunks = last * b.dtype.size // CHUNK_BYTES
@@ -435,7 +441,7 @@ class WarpProducts(StartRule):
                 "wn": tuple(n for n in (1, 2, 4, 8) if n * row.n < 2 * max(row.n, extent(p.n))),
                 "um": tuple(n for n in (16, 32, 48, 64, 96, 128) if n % row.m == 0 and n < 2 * max(row.m, extent(p.m))),
                 "un": tuple(n for n in (8, 16, 32, 48, 64, 96, 128) if n % row.n == 0 and n < 2 * max(row.n, extent(p.n))),
-                "kt": (0, *(n * row.k for n in (1, 2, 4, 8) if n * row.k < max(row.k + 1, deep))),
+                "kt": (0, *(n * row.k for n in (1, 2, 4, 8) if n * row.k < max(row.k + 1, deep + bool(_taps(p))))),
                 "depth": (1, 2, 3, 4, 5, 6),
                 "band": (0, 2, 4, 8),
                 "sk": (1, *(n for n in (2, 3, 4, 6, 8, 12, 16) if deep >= 4 * n * row.k)),
@@ -458,7 +464,7 @@ def _largest(f: StartFacts) -> list[TensorProduct]:
 
 def _quick_warps(p: TensorProduct, target: Target) -> Iterator[Warps]:
     kt, depth = (max(p.row.k, QUICK[0] // p.row.a.size), QUICK[1])
-    while kt > max(p.row.k, extent(p.k) // 2):
+    while kt > max(p.row.k, extent(p.k) // (1 if _taps(p) else 2)):
         kt //= 2
     for shape in sorted((s for s in SHAPES if _fits(s, p)), key=lambda s: shape_cost(s, p, target))[:KEPT]:
         tiles = _tiles(shape, p)
