@@ -6,8 +6,9 @@ Each program is a process that holds its model and answers with the seconds of a
 read one GGUF file. A ratio is our tokens/s over the other's. `read_share`: bytes of weights a token over what one sum of 512 MB reads a second here,
 in the same turns. PyTorch takes part in float32 and bfloat16. llama.cpp is its Python package (llama-cpp-python, built from source with the gcc that
 is here), where it is installed: set LLAMA_CPP to the folder that holds it. A size that needs more than `--memory` GB is said and left out.
-`ours_int8`: ours with activations of 8 bits, which is what llama.cpp computes with beside packed weights; keys that end in `_int8` compare it. With
---first, rows say how long a process takes that reads a GGUF file and makes one token, its kernels being in the cache, and its peak memory."""
+`ours_int8`: ours with activations of 8 bits, which is what llama.cpp computes with beside packed weights; keys that end in `_int8` compare it.
+`ours_bfloat16`: the same of prompts rounded to bfloat16 beside such weights. With --first, rows say how long a process takes that reads a GGUF file
+and makes one token, its kernels being in the cache, and its peak memory."""
 
 from __future__ import annotations
 
@@ -184,7 +185,8 @@ def bandwidth(size: str, form: str, threads: int) -> tuple[Callable[[], None], C
     return read, read
 
 
-PLAYERS = {"ours": ours, "ours_int8": partial(ours, act="int8"), "llamacpp": llamacpp, "pytorch": pytorch, "bandwidth": bandwidth}
+OURS = {"ours": ours, "ours_int8": partial(ours, act="int8"), "ours_bfloat16": partial(ours, act="bfloat16")}
+PLAYERS = {**OURS, "llamacpp": llamacpp, "pytorch": pytorch, "bandwidth": bandwidth}
 
 
 def play(name: str, size: str, form: str, threads: int) -> None:
@@ -226,12 +228,12 @@ def compared(size: str, form: str, threads: int, rounds: int, names: list[str]) 
         if n != "bandwidth":
             row |= {f"{n}_tokens_s": TOKENS / middle[n, "tokens"], f"{n}_prompt_s": PROMPT / middle[n, "prompt"]}
     for n in players:
-        if n not in ("ours", "ours_int8", "bandwidth"):
-            for mine in (m for m in ("ours", "ours_int8") if m in players):
+        if n not in (*OURS, "bandwidth"):
+            for mine in (m for m in OURS if m in players):
                 row |= {f"{what}_over_{n}{mine[4:]}": middle[n, what] / middle[mine, what] for what in ("tokens", "prompt")}
     reads = 4 * (1 << 27) / middle["bandwidth", "tokens"]
     row["read_gb_s"] = reads / 1e9
-    for mine in (m for m in ("ours", "ours_int8") if m in players):
+    for mine in (m for m in OURS if m in players):
         row[f"read_share{mine[4:]}"] = matrices_of(size) * BITS[form] / 8 * TOKENS / middle[mine, "tokens"] / reads
     return {k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}
 
@@ -311,7 +313,7 @@ def main() -> int:
                     continue
                 names = [
                     "ours",
-                    *(["ours_int8"] if BITS[form] < 16 else []),
+                    *(["ours_int8"] if BITS[form] < 16 else ["ours_bfloat16"] if form == "bfloat16" else []),
                     *(["llamacpp"] if "LLAMA_CPP" in os.environ else []),
                     *(["pytorch"] if BITS[form] >= 16 else []),
                     "bandwidth",

@@ -65,14 +65,17 @@ def is_packed(x: Any) -> bool:
 
 def linear(x: Tensor, w: Any, bias: Tensor | None = None, act: str | None = None) -> Tensor:
     """x · wᵀ (+ bias). `w`: (outputs, inputs), a tensor or packed; one of 16 or 8 bits is converted to x's type where it is read. With
-    act="int8", and a packed matrix, x is rounded to 8 bits with a scale for each 32 numbers of a row: x of (..., inputs), float32. Raises
-    UsageError where there is no such `act`."""
-    if act not in (None, "int8"):
-        raise UsageError(f"linear: activations cannot be {act!r}; act is 'int8', or None for those of x's own type")
-    if act is not None and is_packed(w):
+    act="int8", and a packed matrix, x is rounded to 8 bits with a scale for each 32 numbers of a row: x of (..., inputs), float32. With
+    act="bfloat16", and a matrix of bfloat16, more than eight rows of x are rounded to bfloat16. Raises UsageError where there is no such
+    `act`."""
+    if act not in (None, "int8", "bfloat16"):
+        raise UsageError(f"linear: activations cannot be {act!r}; act is 'int8', 'bfloat16', or None for those of x's own type")
+    if act == "int8" and is_packed(w):
         y: Tensor = _of_bytes(x, w)
     else:
         matrix = w.decoded() if is_packed(w) else w
+        if act == "bfloat16" and matrix.dtype == "bfloat16" and not _few(x):
+            x = x.astype("bfloat16").astype(x.dtype)
         y = x @ (matrix if matrix.dtype == x.dtype else matrix.astype(x.dtype)).mT
     return y if bias is None else y + bias
 
@@ -83,7 +86,12 @@ GROUP = 32
 
 FEW = 8
 """Rows of activations up to which products of bytes are faster: more are multiplied as the floats that they are rounded to, whose sums need no
-conversion for each group."""
+conversion for each group. Few rows by a matrix of floats wait for memory, so that rounding them saves nothing."""
+
+
+def _few(x: Tensor) -> bool:
+    count = prod(x.shape[:-1])
+    return isinstance(count, int) and count <= FEW
 
 
 def _of_bytes(x: Any, w: PackedMatrix) -> Any:
@@ -95,8 +103,7 @@ def _of_bytes(x: Any, w: PackedMatrix) -> Any:
     q = round_half_even(groups / _last(where(step > 0, step, 1.0))).astype("int8")
     scale = _spread(step, groups.shape[-1])
     parts = w._parts()
-    count = prod(x.shape[:-1])
-    if parts is None or not isinstance(count, int) or count > FEW:
+    if parts is None or not _few(x):
         found: Any = (q.astype("float32").reshape(*x.shape) * scale) @ w.decoded().mT
         return found
     whole, scales = (p.reshape(*p.shape[:-2], *([1] * (x.ndim > 1)), *p.shape[-2:]) if p.ndim > 2 else p for p in parts)

@@ -134,8 +134,11 @@ def _as_bytes(graph: Graph, end: TensorNode, inside: set[int]) -> TensorNode | N
 
 
 def _widens(n: TensorNode) -> bool:
-    """Whether a node holds the integers of its source in more bytes."""
-    return n.op == "cast" and n.dtype.kind in "iu" and n.src[0].dtype.kind in "iu" and n.dtype.size > n.src[0].dtype.size
+    """Whether a node holds the integers of its source, or floats that were rounded, in more bytes."""
+    if n.op != "cast" or n.dtype.size <= n.src[0].dtype.size:
+        return False
+    whole = n.dtype.kind in "iu" and n.src[0].dtype.kind in "iu"
+    return whole or (n.dtype.is_float and n.src[0].op == "elementwise" and n.src[0].arg == "rounded")
 
 
 def _pointwise(m: TensorNode) -> bool:

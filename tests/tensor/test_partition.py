@@ -341,6 +341,16 @@ def test_what_is_rounded_to_bytes_is_stored_as_bytes():
     assert all(b.dtype.size == 1 for c in calls for b in c.kernel.inputs if b.shape[0] != 64 or c is not calls[0])
 
 
+def test_a_product_that_is_rounded_for_another_is_stored_in_two_bytes():
+    """So that an instruction which takes pairs of bfloat16 finds them."""
+    x, w, v = array(64, 32), *(Tensor(np.ones((n, 48), "float32").astype(kind)) for n, kind in ((32, "float32"), (32, "bfloat16")))
+
+    near = (x @ w).astype("bfloat16").astype("float32")
+    for y, kind in ((near, "bfloat16"), (near + 1, "float32")):
+        calls = listed(y @ v.astype("float32").mT + x).calls
+        assert [str(b.dtype) for c in calls for b in c.kernel.outputs] == [kind, "float32"]
+
+
 def test_a_contraction_reads_bytes_that_were_padded_before():
     x, w = Tensor(np.ones((1, 12, 12, 16), np.uint8)), Tensor(np.ones((3, 3, 16, 32), np.int8))
     seen = x.pad([(0, 0), (1, 1), (1, 1), (0, 0)])

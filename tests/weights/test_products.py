@@ -1,5 +1,6 @@
 """Products with packed matrices against float64 products of the numbers that the formats define (whose bits `test_formats` holds)."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tilewright as tw
@@ -67,6 +68,20 @@ def test_activations_that_are_no_numbers_stay_seen() -> None:
     x[0, 40] = np.nan
     w = weights.quantize(np.ones((3, 64), np.float32), "q8_0")
     assert np.isnan(weights.linear(tw.Tensor(x), w, act="int8").numpy()).all()
+
+
+@pytest.mark.parametrize("rows", [8, 9])
+def test_activations_of_bfloat16(rows: int) -> None:
+    """More than eight rows are rounded, beside a matrix of that type alone."""
+    r = np.random.default_rng(rows)
+    x, w = r.standard_normal((rows, 64), np.float32), r.standard_normal((12, 64), np.float32).astype(ml_dtypes.bfloat16)
+    near = x.astype(ml_dtypes.bfloat16) if rows > 8 else x
+    for matrix, used in ((w, near), (w.astype("float32"), x)):
+        exact = used.astype("float64") @ matrix.astype("float64").T
+        y = weights.linear(tw.Tensor(x), tw.Tensor(matrix), act="bfloat16").numpy()
+        np.testing.assert_allclose(y, exact, rtol=0, atol=2e-6 * np.abs(exact).max())
+    packed = weights.quantize(x, "q8_0")
+    np.testing.assert_array_equal(*(weights.linear(tw.Tensor(x), packed, act=a).numpy() for a in (None, "bfloat16")))
 
 
 def test_unknown_activations_are_refused() -> None:
