@@ -71,6 +71,8 @@ class Executable(ABC):
     threads: int
     addressed: bool = True
     """Whether what it takes for pointers are byte addresses, rather than numbers that stand for buffers."""
+    begun: Callable[[], None] | None = None
+    """What `run` calls when the kernel itself begins, where a driver that compiles at the first launch tells; then no more."""
 
     @abstractmethod
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:

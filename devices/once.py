@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import sys
 import threading
-from collections.abc import Callable
+import time
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from ..ir.errors import DeviceError
@@ -14,12 +18,87 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+L = TypeVar("L", bound=Any)
+_LOCKS = weakref.WeakSet[Any]()
+
+
 def process_lock() -> threading.RLock:
     """A lock for state of a process. Another thread may hold it while this one forks: the child, which does not have that thread, finds
     it open."""
-    lock = threading.RLock()
-    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]  # as the locks of `threading` do
+    return open_in_children(threading.RLock())
+
+
+def open_in_children(lock: L) -> L:
+    """A lock of `threading`, which a forked child finds open."""
+    _LOCKS.add(lock)
     return lock
+
+
+PATIENCE_S = 30.0
+"""Seconds that a fork waits, at most, for what other threads make."""
+_HOLDERS = "logging", "concurrent.futures.thread"
+"""Modules that hold locks of theirs over a fork. What is registered last comes first then, and our wait must, as others may need these locks."""
+_making: dict[int, int] = {}
+"""How deep threads are within `undivided`, by their numbers."""
+_changed = threading.Condition(threading.Lock())
+_forking: list[int] = []
+_registered: set[tuple[bool, ...]] = set()
+"""Of which of the holders our hooks know, once for each registration."""
+
+
+@contextlib.contextmanager
+def undivided() -> Iterator[None]:
+    """Inside, no other thread forks this process. Compilers and what is half made hold locks, of LLVM and of Python's own, which a
+    child would find held for ever."""
+    me = threading.get_ident()
+    with _changed:
+        _making[me] = _making.get(me, 0) + 1
+        if (known := tuple(name in sys.modules for name in _HOLDERS)) not in _registered:
+            _registered.add(known)
+            os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+    try:
+        yield
+    finally:
+        with _changed:
+            _making[me] -= 1
+            if not _making[me]:
+                del _making[me]
+                _changed.notify_all()
+
+
+def _before_fork() -> None:
+    """Wait until no other thread is within `undivided`."""
+    me = threading.get_ident()
+    if me in _forking:  # registered again
+        return
+    _changed.acquire()
+    _forking.append(me)
+    until = time.monotonic() + PATIENCE_S
+    while _making.keys() - {me} and (left := until - time.monotonic()) > 0:
+        _changed.wait(left)
+
+
+def _after_fork() -> None:
+    me = threading.get_ident()
+    if me in _forking:
+        _forking.remove(me)
+        _changed.release()
+
+
+def _in_child() -> None:
+    me = threading.get_ident()
+    for thread in _making.keys() - {me}:
+        del _making[thread]
+    _forking[:] = [t for t in _forking if t == me]
+    _after_fork()
+
+
+def _open_locks() -> None:
+    for lock in list(_LOCKS):
+        lock._at_fork_reinit()  # as the locks of `threading` do
+
+
+os.register_at_fork(after_in_child=_open_locks)
 
 
 class once(Generic[P, R]):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..devices import BoundCall
+from ..devices.once import process_lock
 from ..ir import html_text
 from ..ir.checks.operand_ranges import check_operands, highest, operand_ranges
 from ..ir.errors import UsageError
@@ -111,7 +111,7 @@ class Constants:
         """`places`: the positions of constant inputs."""
         self._executable, self._places = executable, tuple(places)
         self._kept: dict[tuple[int, ...], _Kept] = {}
-        self._lock = threading.Lock()
+        self._lock = process_lock()
 
     def call(self, inputs: Sequence[Any], addresses: Sequence[int], vars: tuple[int, ...]) -> Call:
         """A bound call for these constant inputs, packed now if they are not yet. `addresses` are those of all parameters."""

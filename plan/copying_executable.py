@@ -4,11 +4,11 @@ lie if the device can do that."""
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..devices import Executable
+from ..devices.once import process_lock
 from ..ir import index as ix
 from ..ir.node import Node, walk
 
@@ -23,7 +23,7 @@ class Copying(Executable):
         self.inner, self.memory = inner, memory
         self.signature, self.threads = inner.signature, inner.threads
         self._buffers: list[tuple[int, int]] = [(0, 0)] * len(inner.signature.params)
-        self._lock = threading.Lock()
+        self._lock = process_lock()
 
     def sizes(self, vars: Sequence[int]) -> list[int]:
         """Bytes of each parameter for these values of the symbols."""

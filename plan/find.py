@@ -12,6 +12,7 @@ from ..cache.keys import DEFAULT_POLICY, Numerics, with_numerics
 from ..cache.objective_types import TIME
 from ..cache.objective_types import objective as named_objective
 from ..devices.cpu.executable import ChosenExecutable, CpuExecutable
+from ..devices.once import undivided
 from ..ir import argument_checks
 from ..ir.errors import DeviceError, OptError, UsageError
 from ..ir.index import add, bounds
@@ -117,8 +118,9 @@ def best(
     policy = policy_of(allowed(allow))
     source = _source(kernel) if usage.wanted() and opts is None and policy == DEFAULT_POLICY else None
     kernel = identity.with_numerics(_kernel(kernel, shape, dtype), policy)
-    place = get(device)
-    place.check()
+    with undivided():
+        place = get(device)
+        place.check()
     threads = int(threads or place.threads)
     place.check_threads(threads)
     opened = cache if isinstance(cache, Cache) else open(cache)
@@ -140,12 +142,14 @@ def best(
     )
     if opts is None:
         numbers = {k: v for k, v in (shape or {}).items() if isinstance(v, int)}
-        return _looked_up(kernel, numbers, ask, exact_only)
+        with undivided():
+            return _looked_up(kernel, numbers, ask, exact_only)
     if exact_only:
         raise UsageError("opts gives the schedule and exact_only asks the cache for it: use one of them")
     plan = plan_of_opts(without_aliases(kernel), parse(opts), place, threads, policy)
-    built = build(render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
-    return CompiledKernel(kernel, plan, built, _loaded(place, built, threads, place.memory()))
+    with undivided():
+        built = build(render(normalise(kernel), plan.opts, place, ask.store), place, ask.store)
+        return CompiledKernel(kernel, plan, built, _loaded(place, built, threads, place.memory()))
 
 
 def _source(kernel: str | Kernel) -> str:

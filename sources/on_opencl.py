@@ -171,8 +171,10 @@ class ClSource(Executable):
         return session.cl.enqueue_nd_range_kernel(session.queue, self._kernel, self._global, self._local)
 
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
+        from ..devices.opencl import device
+
         with self._failing():
-            self._launch(pointers)
+            device.await_begin(self, self._session, [self._launch(pointers)])
             self._session.queue.finish()
 
     def time(

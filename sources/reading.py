@@ -328,8 +328,9 @@ def _source(source: str | Path, language: str | None) -> tuple[Path, str, str]:
     path = Path(source)
     found = language or LANGUAGES.get(path.suffix.lower())
     if found not in set(LANGUAGES.values()):
+        fix = "; a T1 file is given by --t1" if path.suffix.lower() == ".json" else ""
         raise UsageError(
-            f"{path}: the language is told by the suffix ({', '.join(LANGUAGES)}), and {path.suffix or 'none'} is none of them"
+            f"{path}: the language is told by the suffix ({', '.join(LANGUAGES)}), and {path.suffix or 'none'} is none of them{fix}"
         )
     try:
         return path, read_text(path), found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..devices.once import process_lock
 from ..ir.dtypes import bool_, int64, uint8
 from ..ir.errors import UsageError
 from .capture.call_sequence import in_python
@@ -75,7 +76,7 @@ class EagerLoop:
 
 
 _runners: WeakKeyDictionary[LoopCall, dict[str, Any]] = WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 def run_loop(call: LoopCall, inputs: Sequence[TensorBuffer], outputs: Sequence[TensorBuffer], device: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..devices.once import process_lock
 from ..ir.buffer import Buffer
 from ..ir.dtypes import DType
 from ..ir.errors import UsageError
@@ -61,7 +61,7 @@ class Operation:
         self.gradient: Rule | None = None
         self._make, self._signature = function, inspect.signature(function)
         self._made: dict[Any, tuple[Any, _Called]] = {}
-        self._lock = threading.Lock()
+        self._lock = process_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:

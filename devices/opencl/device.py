@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import re
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -302,7 +303,7 @@ class ClExecutable(Executable):
 
     def run(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> None:
         with self._failing():
-            self._launch(pointers, vars)
+            await_begin(self, self._s, self._launch(pointers, vars))
             self._s.queue.finish()
 
     def queue(self, vars: Sequence[int] = (), packed: Packed | None = None) -> Callable[..., None]:
@@ -352,6 +353,23 @@ class ClExecutable(Executable):
             self._s.drop(handle)
         self._own.clear()
         self._kernels, self._grids, self._set = [], [], ()
+
+
+_ASKED_S = 1e-4
+"""How long the driver is left alone before it is asked again, at first."""
+
+
+def await_begin(exe: Executable, s: ClSession, events: Sequence[Any]) -> None:
+    """Where `exe` is to tell: wait until the driver has compiled, and the last of the kernels runs."""
+    begun, exe.begun = exe.begun, None
+    if begun is None:
+        return
+    s.queue.flush()
+    pause = _ASKED_S
+    while events and events[-1].command_execution_status > s.cl.command_execution_status.RUNNING:
+        time.sleep(pause)
+        pause = min(2 * pause, 0.01)
+    begun()
 
 
 def timed(

@@ -192,6 +192,8 @@ def _at_other_addresses(watch: Watch, channel: Channel) -> bool:
 def _first(bench: Bench, channel: Channel, watch: Watch, job: CandidateJob) -> str | None:
     """Run once on poisoned outputs, compare every element with the reference, keep the bits; their digest where it is wanted."""
     addresses = bench.operands.checked
+    if bench.device.first_launch_s:
+        watch.exe.begun = lambda: channel.send(("step", NATIVE))
     watch.run(addresses)
     channel.send(("step", OURS if bench.judge is None or job.full else JUDGED))
     watch.compare(addresses, job.full)

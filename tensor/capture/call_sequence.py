@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...devices.once import process_lock
 from ...ir.dtypes import uint8
 from ...ir.index import function
 from ..graph.index_checks import CHECK
@@ -252,7 +252,7 @@ class CallSequence:
         self._free = _arenas.setdefault(device, [])
         self._direct: Callable[..., None] | None = None
         self._late: list[_LateCheck] = []
-        self._lock = threading.Lock()
+        self._lock = process_lock()
 
     def run(self, given: Sequence[TensorBuffer], values: tuple[int, ...] = ()) -> list[TensorBuffer]:
         """Make all calls. `given`: arguments, then numbers. `values`: of the symbols. Returns the fresh arrays."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...devices.once import process_lock
 from ...ir.errors import UsageError
 from ...ir.index import upper
 from ...ir.node import Node, sym
@@ -55,7 +55,7 @@ class CompiledFunction:
     program: str = ""
 
     def __post_init__(self) -> None:
-        self._changing = threading.Lock()
+        self._changing = process_lock()
         first = len(self.graph.slots) - len(self.graph.parameters)
         self._parameters = [(p, n.dtype) for p, n in zip(self.graph.parameters, self.graph.slots[first:], strict=True)]
         results = self.graph.results

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, update_wrapper
 from inspect import Parameter, signature
 from typing import Any
 
+from ...devices.once import process_lock, undivided
 from ...ir import index as ix
 from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
@@ -209,7 +209,7 @@ class Jitted:
         self._symbols = SymbolReader(getattr(function, "__name__", "function"), options)
         self._families: dict[CallLayout, _Family] = {}
         self._readers: tuple[QuickReader, ...] = ()
-        self._lock = threading.RLock()
+        self._lock = process_lock()
         self.name = getattr(function, "__name__", "function")
         update_wrapper(self, function, updated=())  # (what a callable object holds is its own)
 
@@ -309,11 +309,12 @@ class Jitted:
             family = self._families[given.layout] = _Family()
         found = family.found(given.numbers)
         if found is None:
-            graph = self._captured(given, family)
-            made = compiled(graph, self.name, self.options, self.options.donated(given.layout))
-            statics = [k.value for k in given.layout.kinds if isinstance(k, Static)]
-            made.bindings = bindings_of(self._function, self.name, statics, graph.closures)
-            family.keep(given.numbers, made)
+            with undivided():
+                graph = self._captured(given, family)
+                made = compiled(graph, self.name, self.options, self.options.donated(given.layout))
+                statics = [k.value for k in given.layout.kinds if isinstance(k, Static)]
+                made.bindings = bindings_of(self._function, self.name, statics, graph.closures)
+                family.keep(given.numbers, made)
             found = made, graph.numbers.values
         given.numbers = tuple(found[1])
         return found[0]

@@ -7,13 +7,13 @@ sizes up to twice the next power of two of the largest; beyond that a list for l
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import update_wrapper
 from inspect import Parameter, Signature
 from typing import Any
 
+from ...devices.once import process_lock
 from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
 from ...log import logger
@@ -83,7 +83,7 @@ class NumpyJitted:
         self._fixed: dict[Structure, Jitted] = {}
         self._all: list[Jitted] = []
         self._writers: set[int] = set()
-        self._lock, self._array = threading.RLock(), array_class()
+        self._lock, self._array = process_lock(), array_class()
         update_wrapper(self, function, updated=())  # (what a callable object holds is its own)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:

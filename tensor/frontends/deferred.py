@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ...devices.once import process_lock
 from ...ir.dtypes import DType
 from ...ir.dtypes import dtype as type_named
 from ...ir.errors import TilewrightError
@@ -265,7 +266,7 @@ class _Program:
 
 
 _programs: OrderedDict[Any, _Program] = OrderedDict()
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 def _computed(root: Deferred) -> Any:

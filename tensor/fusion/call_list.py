@@ -5,7 +5,6 @@ loop. The key numbers nodes in order and names leaves by shape, type and declare
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, copy_context
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...cache.keys import Numerics
+from ...devices.once import process_lock
 from ...ir import index as ix
 from ...ir.checks.written_once import written_whole
 from ...ir.errors import InternalError, UsageError
@@ -64,7 +64,7 @@ ORDERED = frozenset({"sort", "argsort", "searchsorted", "nextafter", "isin"})
 """NumPy's code that adds nothing, and has no functions whose last bits may differ."""
 
 _kept: OrderedDict[tuple[Any, ...], KeptKernel] = OrderedDict()
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 def kernel_of(group: Group, stored: Callable[[TensorNode], bool], plan: LoopPlan) -> MadeKernel | NoFold:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...devices.once import process_lock
 from ...ir.errors import UsageError
 from ..graph.index_maps import broadcast
 from ..graph.nodes import TensorNode, leaf
@@ -21,7 +22,7 @@ from .buffers import MOVES, TensorBuffer
 from .current_capture import current, thread
 from .realise import realise
 
-_LOCKS = tuple(threading.RLock() for _ in range(64))
+_LOCKS = tuple(process_lock() for _ in range(64))
 """Each tensor has one of these. (A lock for each would make every tensor larger.)"""
 
 

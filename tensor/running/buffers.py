@@ -4,7 +4,6 @@ that made it."""
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -12,9 +11,9 @@ from ctypes import c_char
 from functools import cache
 from math import prod
 from struct import calcsize
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from ...devices.once import process_lock
 from ...ir.dtypes import DType
 from ...ir.dtypes import dtype as type_of
 from ...ir.errors import MeasureError, TilewrightError, UsageError
@@ -45,7 +44,7 @@ class Account:
         self.evicting = False
         self.notes: deque[int] = deque()
         self._buffers: dict[int, weakref.ref[Any]] = {}
-        self._lock = threading.RLock()
+        self._lock = process_lock()
         self._clock = 0
 
     @property
@@ -154,7 +153,7 @@ class Moves:
 
     def __init__(self) -> None:
         self.count = 0
-        self._lock = Lock()
+        self._lock = process_lock()
 
     def moved(self) -> None:
         """Count one more."""
@@ -197,7 +196,7 @@ class BufferKind:
 
 
 _kinds: weakref.WeakValueDictionary[tuple[Any, ...], BufferKind] = weakref.WeakValueDictionary()
-_kinds_lock = Lock()
+_kinds_lock = process_lock()
 
 
 class BufferSpec:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...devices.once import process_lock
 from ...ir.kernel import Kernel
 from ...plan import usage
 from .observers import timed
@@ -17,7 +17,7 @@ ProgramKey = tuple[str, str, int | None, str]
 
 _programs: dict[ProgramKey, CompiledKernel] = {}
 _bound: dict[ProgramKey, Callable[..., None]] = {}
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 def key_of_program(kernel: Kernel, device: str, threads: int | None, cache: str = "") -> ProgramKey:

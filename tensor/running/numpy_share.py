@@ -8,12 +8,12 @@ counted in elements and not in seconds, so that a program gives the same numbers
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from math import prod
 
 from ...devices import get
+from ...devices.once import process_lock
 from ..graph.nodes import TensorNode, walk
 from .buffers import ACCOUNT
 from .observers import NANS
@@ -34,7 +34,7 @@ PRODUCT_WORK = 16
 
 _done: OrderedDict[Hashable, int] = OrderedDict()
 _MOST_KEYS = 4096
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 SMALL = os.environ.encodekey("TILEWRIGHT_SMALL")

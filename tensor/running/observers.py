@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ...devices.once import process_lock
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -74,7 +76,7 @@ def looking_for_nans(on: bool) -> Iterator[None]:
             WATCH.tell()
 
 
-_LOCK = threading.Lock()
+_LOCK = process_lock()
 
 
 @contextmanager
@@ -110,7 +112,7 @@ class WorkReport:
 
     def __init__(self) -> None:
         self.counts, self.seconds = dict.fromkeys(self.ROWS, 0), dict.fromkeys(self.ROWS, 0.0)
-        self._lock = threading.Lock()
+        self._lock = process_lock()
 
     def hear(self, event: Event) -> None:
         """Count an event."""

@@ -6,6 +6,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ...devices.once import open_in_children, process_lock, undivided
 from ...plan.array_arguments import address
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class FreeRooms:
     def __init__(self, limit: int = POOLED) -> None:
         self.limit, self.held = limit, 0
         self._rooms: dict[int, list[Any]] = {}
-        self._lock = threading.Lock()
+        self._lock = open_in_children(threading.Lock())  # (a finaliser may run while its own thread holds it)
 
     def take(self, size: int) -> Any:
         """A block of exactly this size, or None."""
@@ -198,7 +199,7 @@ def rounded(nbytes: int) -> int:
 
 
 _rooms: dict[str, DeviceRooms | None] = {"cpu": None}
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 def rooms_of(device: str) -> DeviceRooms | None:
@@ -210,9 +211,10 @@ def rooms_of(device: str) -> DeviceRooms | None:
     from ...devices import get
 
     place = get(device)
-    place.check()
-    with _lock:  # whoever asks a device twice may get two memories, which do not know each other's handles
-        if device not in _rooms:
-            memory = place.memory()
-            _rooms[device] = None if memory is None else DeviceRooms(memory)
-        return _rooms[device]
+    with undivided():
+        place.check()
+        with _lock:  # whoever asks a device twice may get two memories, which do not know each other's handles
+            if device not in _rooms:
+                memory = place.memory()
+                _rooms[device] = None if memory is None else DeviceRooms(memory)
+            return _rooms[device]

@@ -13,6 +13,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...devices.once import process_lock, undivided
 from ...ir.dtypes import bool_
 from ...ir.errors import TilewrightError, UsageError
 from ..fusion.call_list import Call, CallList, KernelCall, LoopCall, NumpyCall, call_list, key_of, leaves_of
@@ -78,7 +79,7 @@ MOST_LISTS = 512
 """Call lists that are remembered."""
 
 _lists: OrderedDict[tuple[Any, ...], CallList] = OrderedDict()
-_lock = threading.Lock()
+_lock = process_lock()
 
 
 def listed(outs: Sequence[TensorNode]) -> CallList:
@@ -94,7 +95,7 @@ def listed(outs: Sequence[TensorNode]) -> CallList:
 
 
 def _made(key: tuple[Any, ...], outs: Sequence[TensorNode]) -> CallList:
-    with timed("graph", "partition and pull"):
+    with timed("graph", "partition and pull"), undivided():
         found = call_list(outs)
     with _lock:
         _lists[key] = found

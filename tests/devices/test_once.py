@@ -9,11 +9,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opencl_driver import POCL, needs_pocl
 from tilewright import devices
-from tilewright.devices.once import once, process_lock
+from tilewright.devices.once import once, open_in_children, process_lock, undivided
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -36,6 +37,33 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 print((old + 1).numpy()[0, 0])
+"""
+
+
+FORKED_WHILE_COMPILING = """
+import os, signal, sys, threading, numpy as np, tilewright as tw
+from tilewright.devices.cpu import engine
+from tilewright.plan import Artefacts
+begun, parsed = threading.Event(), engine._parsed
+
+def noted(text):
+    begun.set()
+    return parsed(text)
+
+def compiled(n):
+    place = {"cache": f"{sys.argv[1]}/c.db", "store": Artefacts(f"{sys.argv[1]}/{n}")}
+    return tw.best("softmax", {"m": 8, "n": n}, "float32", threads=1, **place)
+
+engine._parsed = noted
+signal.alarm(60)
+thread = threading.Thread(target=compiled, args=(64,))
+thread.start()
+begun.wait()
+if os.fork() == 0:
+    signal.alarm(20)
+    os._exit(int(compiled(32)(np.zeros((8, 32), np.float32))[0, 0] * 32 != 1))
+thread.join()
+raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
 
 
@@ -73,8 +101,9 @@ def test_what_raises_is_asked_again() -> None:
     assert asked() == asked() == 7
 
 
-def test_a_child_finds_locks_open() -> None:
-    lock, held, done = process_lock(), threading.Event(), threading.Event()
+@pytest.mark.parametrize("lock", [process_lock(), open_in_children(threading.Lock())], ids=["reentrant", "not reentrant"])
+def test_a_child_finds_locks_open(lock: Any) -> None:
+    held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
         with lock:
@@ -90,6 +119,32 @@ def test_a_child_finds_locks_open() -> None:
     done.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_fork_waits_for_what_another_thread_makes() -> None:
+    made, begun = [], threading.Event()
+
+    def make() -> None:
+        with undivided(), undivided():
+            begun.set()
+            time.sleep(0.05)
+            made.append("all")
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    begun.wait()
+    with undivided():  # one's own work does not stand in the way
+        child = os.fork()
+        if child == 0:
+            with undivided():
+                os._exit(not made)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+
+
+@pytest.mark.slow
+def test_a_child_compiles_while_its_parents_thread_does(tmp_path: Path) -> None:
+    run("-c", FORKED_WHILE_COMPILING, str(tmp_path))
 
 
 def test_a_device_is_made_once() -> None:

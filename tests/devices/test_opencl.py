@@ -50,6 +50,22 @@ def on_device(device: OpenClDevice, arrays: Sequence[np.ndarray[Any, Any]]) -> l
     return handles
 
 
+def test_a_first_run_tells_when_the_driver_has_compiled(device: OpenClDevice) -> None:
+    made = source(DOUBLE.replace("2 *", "2.125f *"), device.target)
+    exe = device.load(device.build(made), made.signature, device.threads)
+    pointers = on_device(device, [np.ones(8, np.float32), np.zeros(8, np.float32)])
+    seen: list[int] = []
+
+    def compiled() -> int:
+        return len(list(Path(os.environ["POCL_CACHE_DIR"]).rglob("*.so")))
+
+    before = compiled()
+    exe.begun = lambda: seen.append(compiled())
+    exe.run(pointers)
+    exe.run(pointers)
+    assert seen == [before + 1] and exe.begun is None
+
+
 def test_what_is_built_is_compiled_before_its_first_launch(device: OpenClDevice) -> None:
     kernel = normalise(named_kernels.make("softmax", {"m": 3, "n": 5}, "float32"))
     made = render(lower(apply(kernel, (), device.target)), device.target)

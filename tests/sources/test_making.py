@@ -105,6 +105,7 @@ def test_a_source_that_is_none(saxpy: Path) -> None:
     for file, function, message in (
         ("nowhere.c", "f", "cannot read"),
         ("ref.py", "f", "the language is told by the suffix"),
+        ("space.json", "f", "a T1 file is given by --t1"),
         ("saxpy.c", "daxpy", "has no function 'daxpy'"),
         ("saxpy.c", "", "name the function"),
     ):
