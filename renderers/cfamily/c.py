@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...ir.dtypes import DType, bool_, float32, float64, index, int64, uint64
+from ...ir.dtypes import DType, bool_, float32, float64, index, int32, int64, uint64
 from ...ir.errors import BuildError
 from ...program.abi import entry
-from ...program.program import Instr, Mem, Phase, Program, Val, statements
+from ...program.program import For, Instr, Mem, Phase, Program, Val, defined, operands, statements
 from ...targets.languages import language
 from ...targets.target import Target
 from . import c_helpers as helpers
@@ -39,17 +39,34 @@ def render(program: Program, target: Target) -> str:
 
 
 def _widths(phase: Phase, target: Target) -> dict[int, int]:
-    """The widest piece of vectors, by their lanes: a register of the smallest elements that are computed with."""
+    """The widest piece of each vector, by its id: a register of the largest elements among all vectors that an operation joins to it, however
+    far away, since gcc takes longer vectors apart element by element. Operands of matrix instructions are registers of the smallest."""
+    joined: dict[int, int] = {}
+
+    def find(v: int) -> int:
+        while joined.setdefault(v, v) != v:
+            joined[v] = v = joined[joined[v]]
+        return v
+
     sizes: dict[int, set[int]] = {}
-    storage: dict[int, int] = {}
+    vectors: dict[int, Val] = {}
+    whole = set()
     for s in statements(phase.body):
-        if isinstance(s, Instr) and s.out is not None and s.out.lanes > 1 and s.out.dtype not in (bool_, index):
-            d = s.out.dtype
-            if d.narrow:
-                storage[s.out.lanes] = d.size
-            else:
-                sizes.setdefault(s.out.lanes, set()).add(d.size)
-    return {lanes: max(1, target.vector_bytes // min(sizes.get(lanes) or {storage[lanes]})) for lanes in {*sizes, *storage}}
+        groups = zip(s.carried, s.init, s.yields, s.results, strict=True) if isinstance(s, For) else [(*operands(s), *defined(s))]
+        for group in groups:
+            last: dict[int, Val] = {}
+            for v in group:
+                if v.lanes > 1:
+                    vectors[v.id] = v
+                    joined[find(v.id)] = find(last.setdefault(v.lanes, v).id)
+                    if isinstance(s, Instr) and s.op == "dot":
+                        whole.add(v.id)
+    for v in vectors.values():
+        if v.dtype is not bool_:
+            sizes.setdefault(find(v.id), set()).add(4 if v.dtype is index or v.dtype.narrow else v.dtype.size)
+    kept = {find(v) for v in whole}
+    largest = {v: (min if v in kept else max)(some) for v, some in sizes.items()}
+    return {v: max(1, target.vector_bytes // largest.get(find(v), 4)) for v in vectors}
 
 
 class CEmitter(CFamilyEmitter):
@@ -71,8 +88,8 @@ class CEmitter(CFamilyEmitter):
         self._widths = widths
         super().__init__(program, target, phase, helpers, max(1, target.vector_bytes // 4))
 
-    def width_of(self, lanes: int) -> int:
-        return self._widths.get(lanes, self.widest)
+    def width_of(self, v: Val) -> int:
+        return self._widths.get(v.id, self.widest)
 
     def function(self, name: str) -> list[str]:
         """The function of the items and the exported one that calls it."""
@@ -162,7 +179,10 @@ class CEmitter(CFamilyEmitter):
         return int64 if form is float64 else form
 
     def convert_vector(self, x: str, src: DType, dst: DType, width: int) -> str:
-        return f"__builtin_convertvector({x}, {self.type(dst, width)})"
+        for step in (int32, dst) if int32.size > min(src.size, dst.size) and src.is_float != dst.is_float else (dst,):
+            if step is not src:
+                x, src = helpers.converted(self, x, src, step, width), step
+        return x
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
         native = name == "float16" and "f16c" in self.target.features and self.target.arch == "x86_64"

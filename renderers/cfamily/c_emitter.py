@@ -283,10 +283,10 @@ class CFamilyEmitter(Dialect):
 
     def widths(self, v: Val) -> tuple[int, ...]:
         """The widths of a value's pieces."""
-        return pieces(v.lanes, self.width_of(v.lanes))
+        return pieces(v.lanes, self.width_of(v))
 
-    def width_of(self, lanes: int) -> int:
-        """The widest piece of vectors of so many lanes."""
+    def width_of(self, v: Val) -> int:
+        """The widest piece of a value."""
         return self.widest
 
     def of(self, v: Val) -> list[str]:

@@ -72,6 +72,41 @@ def fma(e: CFamilyEmitter, form: DType, width: int) -> str:
     return _define(e, name, f"{v} {name}({v} a, {v} b, {v} c)", *body)
 
 
+def converted(e: CFamilyEmitter, x: str, src: DType, dst: DType, width: int) -> str:
+    """The same numbers as another type. gcc takes vectors of integers apart where elements change their size, so it gets instructions."""
+    short, size = sorted((width * src.size, width * dst.size))
+    plain, features = f"__builtin_convertvector({x}, {e.type(dst, width)})", e.target.features
+    whole = size in (16, 32, 64) and size <= e.target.vector_bytes and e.target.arch == "x86_64" and "sse41" in features
+    if src.is_float or dst.is_float or short == size or not whole:
+        return plain
+    v, u = e.type(dst, width), e.type(src, width)
+    (a, _, given), (b, _, found) = _X86_INTEGERS[src.size], _X86_INTEGERS[dst.size]
+    name, longer, grows, full = f"{v}_from_{u}", max(16, short), src.size < dst.size, ", (results){0}, -1"
+    if grows:
+        masked = f"_mask(in{full})" if size == 64 else "(in)"
+        call = f"__builtin_ia32_pmov{'z' if src.kind == 'u' else 's'}x{a}{b}{8 * size}{masked}"
+    elif "avx512" in features:
+        call = f"__builtin_ia32_pmov{a}{b}{8 * size}_mask(in{full})"
+    else:
+        longer, step = size, src.size // dst.size
+        call = f"__builtin_shuffle((results)in, (results){{{', '.join(str(i % width * step) for i in range(size // dst.size))}}})"
+    sizes = (longer, size) if grows else (size, longer)
+    body = [
+        *(
+            f"typedef {t} {n} __attribute__((vector_size({z})));"
+            for t, n, z in zip((given, found), ("givens", "results"), sizes, strict=True)
+        ),
+        f"{v} y;",
+        "givens in = {0};",
+        "__builtin_memcpy(&in, &x, sizeof x);",
+        f"results all = {call};",
+        "__builtin_memcpy(&y, &all, sizeof y);",
+        "return y;",
+    ]
+    clang = f"return __builtin_convertvector(x, {v});"
+    return f"{_define(e, name, f'{v} {name}({u} x)', '#ifdef __clang__', clang, '#else', *body, '#endif')}({x})"
+
+
 def half(e: CFamilyEmitter, way: str, width: int) -> str:
     """float16 widened to float32, or narrowed from it, by F16C's instructions; clang finds no builtins for them that it shares with gcc."""
     u, f = e.type(uint16, width), e.type(float32, width)
@@ -280,12 +315,12 @@ def _masked_access(e: CFamilyEmitter, form: DType, width: int) -> _Masked | None
         return None
     if "avx512" in features:
         on, bits = f"__builtin_ia32_cvt{letter}2mask{8 * size}((whole)mask)", 8 * size
-        load = f"__builtin_ia32_loaddqu{mode}{bits}_mask((const {c} *)p, (whole){{0}}, {on})"
-        return _Masked(declared, load, f"__builtin_ia32_storedqu{mode}{bits}_mask(({c} *)p, (whole)value, {on})")
+        load = f"__builtin_ia32_loaddqu{mode}{bits}_mask((const void *)p, (whole){{0}}, {on})"
+        return _Masked(declared, load, f"__builtin_ia32_storedqu{mode}{bits}_mask((void *)p, (whole)value, {on})")
     if "avx2" in features and form.size >= 4:
         end = f"{letter}{'256' if size == 32 else ''}"
-        load = f"__builtin_ia32_maskload{end}((const whole *)p, (whole)mask)"
-        return _Masked(declared, load, f"__builtin_ia32_maskstore{end}((whole *)p, (whole)mask, (whole)value)")
+        load = f"__builtin_ia32_maskload{end}((const void *)p, (whole)mask)"
+        return _Masked(declared, load, f"__builtin_ia32_maskstore{end}((void *)p, (whole)mask, (whole)value)")
     return None
 
 

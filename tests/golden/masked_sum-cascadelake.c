@@ -15,7 +15,7 @@ typedef f32 f32x8 __attribute__((vector_size(32)));
 
 static inline f32x8 load_masked_f32x8(const f32 *p, i32x8 mask) {
     typedef int whole __attribute__((vector_size(32)));
-    return (f32x8)__builtin_ia32_loaddqusi256_mask((const int *)p, (whole){0}, __builtin_ia32_cvtd2mask256((whole)mask));
+    return (f32x8)__builtin_ia32_loaddqusi256_mask((const void *)p, (whole){0}, __builtin_ia32_cvtd2mask256((whole)mask));
 }
 typedef _Bool bool;
 
