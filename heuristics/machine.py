@@ -396,6 +396,10 @@ class Jumps:
     """Cycles a jump costs where the data is in the last, shared cache (measured: 17 ns)."""
     again: float = 1.0
     """The share of that where a sweep comes back to pages whose translations are kept, with little to compute between."""
+    followed: int = 1 << 20
+    """Lines of rows side by side in memory that prefetchers follow, where those tell runs apart by the instructions that read them."""
+    unfollowed: float = 2.0
+    """Cycles that each other line takes where much is computed with it, so that requests for the next ones come late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +475,7 @@ bytes takes 9 ns, between pieces of 256 15 (all measured)."""
 ZEN4 = replace(
     ZEN,
     core=Core(issue=4.0, product_file=36, spill_unrolled=0.6, spill_carried=1.0, whole=32),
-    jumps=replace(ZEN.jumps, asked=150.0, again=0.1, translations=1200),
+    jumps=replace(ZEN.jumps, asked=150.0, again=0.1, translations=1200, followed=16),
 )
 """Zen 4, which multiplies and adds, or loads, one vector of 64 bytes a cycle, or two of 32 (AMD's manual). Strips of up to about 1,150
 rows, each in another page of the last cache, are summed in 0.87 of the time that whole rows take, of 1,300 in 1.06, of 2,000 in 1.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from math import gcd, prod
 
 from ...ir import index as ix
@@ -160,7 +161,7 @@ def jump_cycles(
     count = len(s.registers(nest))
     near = sorted(steps[:count], key=lambda e: abs(e[1] or 0))
     costs = machine.jumps
-    found, kept = jumps(size, [(abs(k or 0) * size, p.trips) for p, k in (*near, *steps[count:])], machine)
+    found, kept = jumps(size, _walked([*near, *steps[count:]], size), machine)
     # (between elementary functions a processor does not see the next page early enough)
     light = not any(e.op in FUNCTIONS | PAIRED for n in s.nests for e in walk(*n.evaluated))
     shared = costs.shared * (costs.again if kept and light else 1.0)
@@ -172,7 +173,43 @@ def jump_cycles(
         else gone * shared + (1.0 - gone) * costs.near
     )
     each = min(each, costs.asked) if asked else each
-    return found * each / _windows(indices)  # (what windows share is near when the next one comes, and so is its page)
+    waited = found * each / _windows(indices)  # (what windows share is near when the next one comes, and so is its page)
+    if away and is_far(s.target, shape, size):
+        again = takewhile(lambda e: not e[1], steps[count:])  # loops inside that stay where they are
+        lines = _unfollowed([(abs(k or 0) * size, p.trips) for p, k in (*near, *again)], size, machine)
+        waited += away * costs.unfollowed * lines * buffer_bytes(shape, size)
+    return waited
+
+
+def _walked(steps: Sequence[tuple[Part, int | None]], size: int) -> list[tuple[int, int]]:
+    """(stride in bytes, trips) of each part, innermost first; the steps of a sum that a loop makes at once are steps of that loop: two rows
+    of one page are no two jumps."""
+    out: list[tuple[int, int]] = []
+    inside: Part | None = None
+    for p, k in steps:
+        stride = abs(k or 0) * size
+        if inside is not None and inside.kind == "unroll" and inside.axis is p.axis and stride == out[-1][0] * out[-1][1]:
+            out[-1] = out[-1][0], out[-1][1] * p.trips
+        else:
+            out.append((stride, p.trips))
+        inside = p
+    return out
+
+
+def _unfollowed(levels: Sequence[tuple[int, int]], size: int, machine: MachineModel) -> float:
+    """Lines a byte that an access to rows side by side reads without a prefetcher that follows them, and whose use takes long: more than one
+    sum has each. `levels`: (stride in bytes, trips) of register copies, nearest first, and of loops that stay there."""
+    line = machine.caches.line
+    run, rows, used = size, 1, 1
+    for stride, trips in levels:
+        if not stride:
+            used *= trips
+        elif stride <= max(run, line):
+            run = max(run, stride) + stride * (trips - 1)
+        else:
+            rows *= trips
+    lines = rows * max(1.0, run / line)
+    return (1.0 - 1.0 / used) * max(0.0, 1.0 - machine.jumps.followed / lines) / line if rows > 1 else 0.0
 
 
 def _windows(indices: tuple[Node, ...]) -> float:

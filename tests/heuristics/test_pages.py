@@ -51,6 +51,26 @@ def test_a_sweep_comes_back_to_pages_while_their_translations_are_kept():
     assert not jumps(4, [(4, 64), (ROW, most), (most * ROW, 8)])[1]  # other pages each time
 
 
+def test_two_steps_of_a_sum_at_once_are_no_more_jumps():
+    """Rows of 2,096 bytes lie two in a page, whether a panel takes one or two of them at a time."""
+    kernel = normalise(named_kernels.make("matmul", {"m": 10, "n": 524, "k": 1320}, "float32"))
+    panel, rows = (estimate(apply(kernel, parse(o), named("znver4"))) for o in ("Um10 Un32 Tn32 Pn Rk2", "Um10 Un32 Rk16 Mk<n"))
+    assert panel < rows
+
+
+def test_many_lines_of_rows_side_by_side_are_not_fetched_ahead_on_zen_4():
+    """Three rows by a matrix in memory: a line of each of sixteen rows at a time. One vector, whose sums are short, may ask for more."""
+
+    def ratio(rows, cpu="znver4", k=2970):
+        kernel = normalise(named_kernels.make("matmul", {"m": rows, "n": 2887, "k": k}, "float32"))
+        tall = f"Um{rows} " if rows > 1 else ""
+        narrow, wide = (estimate(apply(kernel, parse(f"{tall}Un{n} Rk16 Mk<n"), named(cpu))) for n in (16, 64))
+        return narrow / wide
+
+    assert ratio(3) < 1.0 < ratio(1)
+    assert ratio(3, "cascadelake") > 1.0 and ratio(3, k=300) > 1.0  # not measured there; and in the last cache it costs little
+
+
 def columns(m, opts, function=False):
     """Seconds that the model for Zen 4 gives sums of m rows of 1,400 columns."""
     kb = KernelBuilder("columns")
