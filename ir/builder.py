@@ -376,7 +376,12 @@ class KernelBuilder:
             raise KernelError(f"{what} begins with {late!r}, which depends on {axis!r}: the start is before all steps")
         first = axis.eq(0)
         old = [b if k.op == "const" else where(first, k, b) for b, k in zip(before, known, strict=True)]
-        made = step(*old)
+        try:
+            made = step(*old)
+        except KernelError as e:
+            if "cast one of them" not in str(e):
+                raise
+            raise KernelError(f"{e} (the state of {what} is {', '.join(dict.fromkeys(map(str, types)))}, as dtype= says)") from None
         new = [given.expression(f"the step of {what}", m) for m in ((made,) if isinstance(made, Node) else made)]
         if len(new) != len(types):
             raise KernelError(f"{what}: the step gives {len(new)} parts of a state of {len(types)}")

@@ -291,9 +291,11 @@ class TensorHandle:
         return type(self).of(leaf(self.node.data), self.device).requires_grad_()
 
     # gradients ----------------------------------------------------------------------------------------------------
-    def requires_grad_(self) -> Self:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Compute this tensor now, and let `backward()` of what is made from it fill its `grad`. Raises UsageError for
-        what is no float."""
+        what is no float, and for False."""
+        if not requires_grad:
+            raise UsageError(f"requires_grad_(False): detach() is a tensor of which no gradient is taken{at(user_line())}")
         if not self.dtype.is_float:
             raise UsageError(f"a gradient with respect to {self.dtype}{list(self.shape)}: only floats have gradients")
         if not self.requires_grad:
@@ -376,6 +378,8 @@ class TensorHandle:
             raise UsageError("to_device: streams are unknown here; pass stream=None")
         if device == self.device:
             return self
+        if not isinstance(device, str):
+            raise UsageError(f"to({device!r}): give a device's name; astype(dtype) is the way to another type{at(user_line())}")
         if self.node.data is None:
             self.realise()
         return type(self).of(from_numpy(self.numpy().copy(), self.dtype, device), device)

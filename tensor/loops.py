@@ -262,6 +262,8 @@ def _run(
     if not isinstance(body.trips, SymbolicSize) and body.trips == 0:
         return list(first), [zeros((0, *y.shape), dtype=y.dtype) for y in ys]
     kept = [k for k in range(carries) if new[k] is not body.slots[k]]
+    if test is not None and not kept:
+        raise UsageError(f"{body.name}: a step changes nothing, so its condition would hold for ever{at(user_line())}")
     still = [k for k in range(carries) if new[k] is body.slots[k]]
     own = [*(body.slots[k] for k in kept), *body.elements, *(body.slots[k] for k in still)]
     lifted = LiftedBody([*own, *([] if body.counter is None else [body.counter])])

@@ -140,8 +140,13 @@ def register_gradient(name: str | Operation, rule: Rule | HostRule) -> None:
     With a name, NumPy's own code of that name has one: `rule(node, dy)` returns nodes for its sources (or None)."""
     if isinstance(name, Operation):
         name.gradient = rule
-    else:
+    elif isinstance(name, str):
         HOST_RULES[name] = rule
+    else:
+        what = getattr(name, "__name__", type(name).__name__)
+        raise UsageError(
+            f"register_gradient: {what} is no operation: make one with @tilewright.operation, or give the name of NumPy's code{at(user_line())}"
+        )
 
 
 # gradients --------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ..ir.errors import OutOfRangeError, UsageError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..opts.analysis.ragged import SHORT
+from .frontends.habits import no_matrix_method, no_sparse
 from .graph.source_lines import at, user_line
 from .operations import ArraySpec, operation, register_gradient
 from .tensor import Tensor, as_tensor
@@ -60,7 +61,14 @@ class CSR:
         """How many entries there are."""
         return int(self.indices.shape[0])
 
+    if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(name) if name.startswith("__") else no_matrix_method(name)
+
     def __matmul__(self, x: Any) -> Tensor:
+        if isinstance(x, CSR) or hasattr(x, "indptr"):
+            raise UsageError(f"a CSR matrix @ a sparse matrix: give an array of (columns,) or (columns, n){at(user_line())}")
         x = as_tensor(x)
         if len(x.shape) not in (1, 2) or x.shape[0] != self.shape[1]:
             raise UsageError(f"a CSR matrix {list(self.shape)} @ {list(x.shape)}: give (columns,) or (columns, n){at(user_line())}")
@@ -78,6 +86,12 @@ class CSR:
 
     def __repr__(self) -> str:
         return f"CSR({self.shape[0]} × {self.shape[1]}, {self.nnz} entries of {self.data.dtype})"
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(name) if name.startswith("__") else no_sparse(name)
 
 
 def segment_sum(data: Any, indptr: Any) -> Tensor:

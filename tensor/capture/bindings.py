@@ -110,7 +110,9 @@ class _NameSearch:
         if hasattr(f, "func") and hasattr(f, "args"):  # functools.partial
             self.value(f.args, "args", None, None, depth)
             f = f.func
-        if not isinstance(f, types.FunctionType) or (f.__module__ or "").split(".")[0] == OWN:
+        if hasattr(f, "__wrapped__"):
+            self.function(f.__wrapped__, depth)
+        if not isinstance(f, types.FunctionType) or str(f.__globals__.get("__name__")).split(".")[0] == OWN:
             return
         names = set(_names(f.__code__))
         read = {i.argval for i in get_instructions(f.__code__) if i.opname == "LOAD_GLOBAL"} if depth <= 1 else set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -105,15 +105,15 @@ class LinkedLoop:
 @dataclass(frozen=True)
 class StepLayout:
     """A loop for Python to make its steps. `plan`, `specs`: of the calls of a step; `slots`: by parameter its spec in a step, `carries`: numbers of those that are
-    computed, in the order of a step's outputs, then `stacks` outputs follow, then the test. `finals`, `rows`: by carry and stack the
-    position among the loop's outputs."""
+    computed, in the order of a step's outputs, then `stacks` outputs follow, then the test. `xs`: by parameter that the
+    steps go along, (first, every) of its rows. `finals`, `rows`: by carry and stack the position among the loop's outputs."""
 
     plan: PlacedCalls
     specs: tuple[BufferSpec, ...]
     device: str
     slots: tuple[BufferSpec, ...]
     carries: tuple[int, ...]
-    xs: tuple[int, ...]
+    xs: Mapping[int, tuple[int, int]]
     finals: tuple[int | None, ...]
     rows: tuple[int, ...]
     counter: bool
@@ -148,7 +148,7 @@ def in_python(loop: LinkedLoop, symbols: Sequence[str], arrays: Sequence[Any], v
             elif lay.counter and p == len(lay.slots) - 1:
                 found = np.array(start + step, np.int64)
             else:
-                found = arrays[p][at] if p in lay.xs else arrays[p]
+                found = arrays[p] if p not in lay.xs else arrays[p][lay.xs[p][0] + lay.xs[p][1] * at]
             found = np.ascontiguousarray(found).reshape(spec.shape)
             given.append(buffers.adopt(found, spec.dtype, lay.device, spec.line))
         made = [b.array for b in body.run(given, values)]

@@ -130,7 +130,7 @@ class _Frame:
         if tested:
             self.test = self.at[made.outs[-1]] = self._fixed(LoopWord(self.space, self._take(1)))
         for k in range(loop.carries, loop.carries + loop.xs):
-            reads[k] = self._row(k, loop.slots[k])
+            reads[k] = self._row(k, loop.slots[k], *self.body.rows.get(k, (0, 1)))
         counting = len(loop.slots) if loop.counter is not None else -1
         feeds, counter = [], []
         workspaces = iter(range(len(made.nodes), len(self.plan.spots)))
@@ -196,14 +196,14 @@ class _Frame:
         """The parameter that an output is; None for one that nobody wants."""
         return self.outputs.get((kind, at))
 
-    def _row(self, parameter: int | None, element: TensorNode) -> int:
-        """The row of an array that is a step's."""
+    def _row(self, parameter: int | None, element: TensorNode, first: int = 0, every: int = 1) -> int:
+        """The row of an array that is a step's: row first + every · t in step t."""
         assert parameter is not None
-        stride = _nbytes(element)
-        if not self.loop.reverse:
-            return self._moving(LoopWord(parameter, 0, _plain(stride)))
-        last = ix.mul(stride, ix.add(number(self.loop.trips), const(-1)))
-        return self._moving(LoopWord(parameter, _plain(last), _plain(ix.mul(stride, const(-1)))))
+        begin, stride = (ix.mul(_nbytes(element), const(n)) for n in (first, every))
+        if self.loop.reverse:
+            begin = ix.add(begin, ix.mul(stride, ix.add(number(self.loop.trips), const(-1))))
+            stride = ix.mul(stride, const(-1))
+        return self._moving(LoopWord(parameter, _plain(begin), _plain(stride)))
 
     def _take(self, nbytes: int) -> int:
         at = self.room = rounded(self.room) if self.room else 0

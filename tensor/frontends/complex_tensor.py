@@ -108,7 +108,7 @@ class ComplexTensor(Tensor):
 
     to = to_device
 
-    def requires_grad_(self) -> Self:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Raises UsageError: `tw.grad` gives gradients with respect to complex arguments."""
         raise UsageError(f"requires_grad of {self.dtype}: use tw.grad of a function of it, or gradients of its parts{at(user_line())}")
 

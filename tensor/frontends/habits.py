@@ -31,6 +31,7 @@ METHODS = {
     "sub": "x - y", "add": "x + y", "mul": "x * y", "div": "x / y", "eq": "x == y", "ne": "x != y", "lt": "x < y", "gt": "x > y",
     "le": "x <= y", "ge": "x >= y", "neg": "-x", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "nelement": "size",
     "fill": "x[...] = value", "cumulative_sum": "cumsum", "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "ptp": "x.max() - x.min()",
+    "asnumpy": "numpy()", "get": "numpy()", "data": "detach()", "values": "x[0] where it is a pair; max and min give values only",
     "searchsorted": "xp.searchsorted(x, v)", "conjugate": "conj()", "resize": "reshape", "argwhere": "nonzero()",
 }  # fmt: skip
 """Methods and attributes of others' arrays, and what does the same here."""
@@ -57,6 +58,8 @@ FUNCTIONS = {
     "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "average": "xp.mean", "diag": "x.diagonal()", "identity": "xp.eye",
     "tensor_split": "x.split", "atleast_1d": "xp.reshape", "swapdims": "x.swapaxes(i, j)", "t": "x.T",
     "segment_sum": "tilewright.sparse.segment_sum", "segment_max": "tilewright.sparse.segment_max",
+    "in1d": "xp.isin", "asnumpy": "x.numpy()", "nanmean": "xp.where(xp.isnan(x), 0, x).sum() / xp.sum(~xp.isnan(x))",
+    "convolve": "tilewright.nn.conv", "correlate": "tilewright.nn.conv",
     "argwhere": "xp.nonzero", "rint": "xp.round", "fix": "xp.trunc",
     "histogram": "numpy.histogram, outside of jit",
 }  # fmt: skip
@@ -70,14 +73,72 @@ OPTIONS = {
 }  # fmt: skip
 """Options of others' compilers, and what does the same here."""
 
+_JACOBIAN = "tilewright.vmap of tilewright.vjp or jvp over the rows of xp.eye(n)"
 NAMES = {
     "lax": "tilewright.scan, fori_loop, while_loop or cond", "numpy": "tilewright.xp", "linalg": "tilewright.xp.linalg",
     "fft": "tilewright.xp.fft", "functional": "tilewright.nn", "njit": "tilewright.jit", "compile": "tilewright.jit",
     "remat": "tilewright.checkpoint", "custom_vjp": "tilewright.operation with register_gradient", "custom_gradient": "tilewright.register_gradient",
     "device_put": "x.to(device)", "tune_kernel": "tilewright.tune_source", "autotune": "tilewright.tune", "no_grad": "tilewright.stop_gradient(x)",
     "segment_sum": "tilewright.sparse.segment_sum", "segment_max": "tilewright.sparse.segment_max", "csr_matrix": "tilewright.sparse.CSR",
+    "inference_mode": "tilewright.stop_gradient(x)", "prange": "tilewright.jit(threads=...)", "tree": "tilewright.tree_map", "tree_util": "tilewright.tree_map",
+    "jacobian": _JACOBIAN, "jacrev": _JACOBIAN, "jacfwd": _JACOBIAN, "hessian": _JACOBIAN, "manual_seed": "the key of tilewright.nn's functions",
+    "autograd": "tilewright.grad, vjp or jvp", "disable_jit": "to call the function without jit",
 }  # fmt: skip
 """Names in others' packages that are neither functions of arrays nor here, and what does the same."""
+
+_LAYER = "a function of its weights; docs/from-others.md shows a model"
+NETWORKS = {
+    "functional": "tilewright.nn itself", "relu6": "xp.clip(x, 0, 6)", "tanh": "x.tanh()", "pad": "xp.pad", "rand": "uniform(shape, key=...)",
+    "randn": "normal(shape, key=...)", "conv1d": "conv", "conv2d": "conv", "conv3d": "conv", "max_pool2d": "max_pool", "avg_pool2d": "avg_pool",
+    "scaled_dot_product_attention": "(q @ k.mT * scale).softmax(-1) @ v", "binary_cross_entropy": "bce_loss", "smooth_l1_loss": "huber_loss",
+    **dict.fromkeys(("Module", "Parameter", "Sequential", "Linear", "Conv2d", "LSTM", "GRU", "Embedding", "LayerNorm", "Dropout", "ReLU"), _LAYER),
+}  # fmt: skip
+"""Names of others' packages of networks, and what does the same in `tilewright.nn`."""
+
+_ROWS = "CSR(indptr, indices, data, shape=(rows, columns))"
+SPARSE = {
+    "csr_matrix": _ROWS,
+    "csr_array": _ROWS,
+    "from_scipy": "CSR(A.indptr, A.indices, A.data, shape=A.shape)",
+    "spmm": "CSR(...) @ x",
+    "COO": f"{_ROWS}, of rows in order",
+    "coo_matrix": f"{_ROWS}, of rows in order",
+    "CSC": f"{_ROWS} of the transpose",
+    "csc_matrix": f"{_ROWS} of the transpose",
+    "sddmm": "(xp.take(a, rows, axis=0) * xp.take(b, indices, axis=0)).sum(1)",
+    "segment_min": "-segment_max(-x, indptr)",
+    "segment_mean": "segment_sum(x, indptr) / lengths",
+}
+"""Names of others' packages of sparse matrices, and what does the same in `tilewright.sparse`."""
+
+MATRIX = {
+    "T": "CSR of the transpose, such as SciPy's A.T.tocsr()",
+    "transpose": "CSR of the transpose, such as SciPy's A.T.tocsr()",
+    "dtype": "data.dtype",
+    "dot": "A @ x",
+    "matmul": "A @ x",
+    "toarray": "A @ xp.eye(columns)",
+    "todense": "A @ xp.eye(columns)",
+    "to_dense": "A @ xp.eye(columns)",
+    "sum": "A @ xp.ones(columns)",
+    "ndim": "2",
+}
+"""Methods of others' sparse matrices, and what does the same with a `CSR`."""
+
+
+def no_network(name: str) -> AttributeError:
+    """The error for a name that `tilewright.nn` has not."""
+    return _missing(f"module 'tilewright.nn' has no attribute {name!r}", name, NETWORKS)
+
+
+def no_sparse(name: str) -> AttributeError:
+    """The error for a name that `tilewright.sparse` has not."""
+    return _missing(f"module 'tilewright.sparse' has no attribute {name!r}", name, SPARSE)
+
+
+def no_matrix_method(name: str) -> AttributeError:
+    """The error for an attribute that a `CSR` has not."""
+    return _missing(f"'CSR' object has no attribute {name!r}", name, MATRIX)
 
 
 def no_method(name: str) -> AttributeError:

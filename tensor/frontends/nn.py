@@ -5,6 +5,8 @@ and is no different from the same expression written out."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..lift import all_lifted, lifted
 from ..ops import convolution as C
 from ..ops import neural as N
@@ -12,6 +14,7 @@ from ..ops import random as R
 from ..ops.elementwise import sigmoid as _sigmoid
 from ..ops.indexing import embedding as _embedding
 from ..ops.linalg import linear as _linear
+from .habits import no_network
 
 relu, leaky_relu, elu, sigmoid, silu, softplus = all_lifted(N.relu, N.leaky_relu, N.elu, _sigmoid, N.silu, N.softplus)
 mish, softsign, hardswish, gelu, softmax, log_softmax = all_lifted(N.mish, N.softsign, N.hardswish, N.gelu, N.softmax, N.log_softmax)
@@ -26,3 +29,8 @@ conv, conv_transpose, max_pool, avg_pool = all_lifted(C.conv, C.conv_transpose, 
 global_avg_pool, linear, embedding = lifted(C.global_avg_pool), lifted(_linear), lifted(_embedding)
 
 dropout, uniform, normal, randint, bernoulli = all_lifted(R.dropout, R.uniform, R.normal, R.randint, R.bernoulli)
+
+if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
+
+    def __getattr__(name: str) -> object:
+        raise AttributeError(name) if name.startswith("__") else no_network(name)

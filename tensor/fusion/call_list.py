@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...cache.keys import Numerics
@@ -22,6 +22,7 @@ from ...ir.node import Node, as_node, const
 from ...ir.normal_form import tidy
 from ...ir.online import NoFold, compares, online
 from .. import partition as P
+from ..graph.index_maps import IndexMap
 from ..graph.loop_nodes import GraphLoop, LoopOutput
 from ..graph.nodes import FROM_OUTSIDE, HostCall, TensorNode, interned_in, make, range_of, walk
 from ..graph.own_kernels import OwnKernel
@@ -165,7 +166,8 @@ class NumpyCall:
 class LoopBody:
     """What each step of a loop (without marks) computes. `made`: its calls; `leaves`: by leaf of that list the parameter of the loop that it
     is. `carries`: those that are computed. Outputs of the list are their new values, then the stacks `stacks` (numbers of nodes of the
-    body), then what is stored on the way to a carry, then the test. `shared`: by carry, the stack (its position) that is the same node."""
+    body), then what is stored on the way to a carry, then the test. `shared`: by carry, the stack (its position) that is the same node. `rows`: by parameter that
+    goes along an array, (first, every) where step t sees row first + every · t and not row t."""
 
     loop: GraphLoop
     made: CallList
@@ -173,6 +175,7 @@ class LoopBody:
     carries: tuple[int, ...]
     stacks: tuple[int, ...]
     shared: Mapping[int, int]
+    rows: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,9 +373,46 @@ def _listed(
         else:
             calls.append(KernelCall(m.kernel, inputs, outputs, *why, bool(group.folded)))
     reasons = {n.line: text for n in parted.regions.graph.order if (text := banned.get(id(n)))}
-    found = CallList(_late(calls, len(leaves)), len(leaves), nodes, tuple(place[_memory(n)] for n in outs), reasons)
+    ends = tuple(place[_memory(n)] for n in outs)
+    calls, gone = _rows_in_place(calls, nodes, place, ends)
+    if gone:
+        new = {p: i for i, p in enumerate(p for p in range(len(nodes)) if p not in gone)}
+        calls = [replace(c, inputs=tuple(new[p] for p in c.inputs), outputs=tuple(new[p] for p in c.outputs)) for c in calls]
+        nodes, ends = [nodes[p] for p in new], tuple(new[p] for p in ends)
+    found = CallList(_late(calls, len(leaves)), len(leaves), nodes, ends, reasons)
     prove(found)
     return found
+
+
+def _rows_in_place(
+    calls: list[Call], nodes: Sequence[TensorNode], place: Mapping[int, Place], ends: Sequence[Place]
+) -> tuple[list[Call], set[Place]]:
+    """The calls, of which loops along rows of an array read them where they lie, as those of x[1:] and x[::2]; and places that need no copy."""
+    copies = {c.outputs[0] for c in calls if isinstance(c, KernelCall) and len(c.outputs) == 1 and nodes[c.outputs[0]].op == "view"}
+    found: list[Call] = []
+    for c in calls:
+        if isinstance(c, LoopCall) and not copies.isdisjoint(c.inputs):
+            loop, inputs, rows = c.body.loop, list(c.inputs), {}
+            for k in range(loop.carries, loop.carries + loop.xs):
+                n = nodes[inputs[k]]
+                base = place.get(_memory(n.src[0])) if inputs[k] in copies else None
+                lies = _rows(n.arg) if base is not None and (nodes[base].shape, nodes[base].dtype) == (n.arg.source, n.dtype) else None
+                if base is not None and lies is not None:
+                    inputs[k], rows[k] = base, lies
+            c = replace(c, body=replace(c.body, rows=rows), inputs=tuple(inputs))
+        found.append(c)
+    read = {*ends, *(p for c in found for p in c.inputs)}
+    gone = {p for p in copies if p not in read}
+    return [c for c in found if gone.isdisjoint(c.outputs)], gone
+
+
+def _rows(by: IndexMap) -> tuple[int, int] | None:
+    """(first, every) where a view has row first + every · t of its source as row t; None for another view."""
+    if by.mask is not None or by.lies or not by.shape or by.shape[1:] != by.source[1:] or by.indices[1:] != by.axes[1:]:
+        return None
+    terms, first = ix.parts(by.indices[0])
+    every = terms.pop(by.axes[0], 1 if by.axes[0].op == "const" else 0)
+    return None if terms or not every else (first, every)
 
 
 def _late(calls: list[Call], leaves: int) -> list[Call]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from ...ir.errors import UsageError
@@ -54,6 +55,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     several = not isinstance(argnums, int)
     places: tuple[int, ...] = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
+    @wraps(f, updated=())
     def differentiated(*args: Any, **keywords: Any) -> Any:
         if any(not -len(args) <= p < len(args) for p in places):
             raise UsageError(f"the gradient with respect to argument {max(places)}, but there are {len(args)} arguments by position")
@@ -77,6 +79,7 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     """As `value_and_grad`, but only the gradients are returned (with `has_aux`: gradients and the other results)."""
     both = value_and_grad(f, argnums, has_aux)
 
+    @wraps(f, updated=())
     def differentiated(*args: Any, **keywords: Any) -> Any:
         result, found = both(*args, **keywords)
         return (found, result[1]) if has_aux else found
@@ -136,6 +139,7 @@ def checkpoint(f: Function) -> Function:
     """`f`, whose intermediate values are computed again in the backward pass and not kept for it: less memory for about one
     more forward pass of `f`. What `f` takes from elsewhere than its arguments is kept."""
 
+    @wraps(f, updated=())
     def checkpointed(*args: Any, **keywords: Any) -> Any:
         leaves, structure = flatten(args)
         inputs: list[TensorNode] = []

@@ -16,7 +16,7 @@ from ...ir.dtypes import int64
 from ...ir.errors import UsageError
 from ..graph import primitives as P
 from ..graph.loop_nodes import GraphLoop, final, stack
-from ..graph.nodes import Slot, TensorNode, differentiated, interned_in, make, walk
+from ..graph.nodes import FROM_OUTSIDE, Slot, TensorNode, differentiated, interned_in, make, walk
 from ..graph.source_lines import at
 from ..graph.symbolic_sizes import product
 from .batching import batched, repeated
@@ -57,6 +57,7 @@ class _Reverse:
         self.gradients = gradients
         self.slots: list[TensorNode] = []  # what a step goes along, and the arrays
         self.arrays: list[Callable[[], TensorNode]] = []
+        self.whole: list[tuple[TensorNode, TensorNode]] = []  # slots for what rules of gradients took from elsewhere, the same in all steps
 
     def found(self) -> list[tuple[int, TensorNode]]:
         """Source by source."""
@@ -77,6 +78,7 @@ class _Reverse:
         every = list(zip(self.slots, self.arrays, strict=True))
         pairs = [(s, a()) for s, a in every if id(s) in reached]
         all_ = [(s, self.src[k]) for k, s in enumerate(loop.slots) if k >= loop.carries + loop.xs and id(s) in reached]
+        all_ += self.whole
         slots = [*self.d_carries, *sums.values(), *(s for s, _ in pairs), *(s for s, _ in all_)]
         back = GraphLoop(
             f"{loop.name} gradient", loop.trips, count, len(pairs), tuple(slots), tuple(roots), gated=loop.gated, reverse=not loop.reverse
@@ -125,13 +127,16 @@ class _Reverse:
 
         order = list(walk(roots, kept, differentiated))
         table: dict[int, TensorNode] = {}
-        reached = {id(m) for m in order}
+        reached, own = {id(m) for m in order}, {id(s) for s in (*self.d_carries, *self.slots)}
         for k in range(loop.carries, loop.carries + loop.xs):
             if id(loop.slots[k]) in reached:
                 self._along(loop.slots[k], partial(_same, self.src[k]))
         for m in order:
             if m is loop.counter:
                 table[id(m)] = self._along(self._slot(m), partial(_counted, loop))
+            elif m.data is not None or (m.op in FROM_OUTSIDE and id(m) not in loop.place and id(m) not in own):
+                table[id(m)] = self._slot(m)
+                self.whole.append((table[id(m)], m))
             elif kept(m):
                 table[id(m)] = self._along(self._slot(m), partial(stack, loop, self.src, m))
         inside = set(table)

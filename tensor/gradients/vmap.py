@@ -7,6 +7,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from ...ir.errors import UsageError
@@ -42,6 +43,7 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
             f"vmap: in_axes {in_axes!r} and out_axes {out_axes!r}: give a dimension for each argument (None: shared), and one for results"
         )
 
+    @wraps(f, updated=())
     def mapped(*args: Any, **keywords: Any) -> Any:
         axes: list[int | None] = [in_axes] * len(args) if in_axes is None or isinstance(in_axes, int) else list(in_axes)
         if len(axes) != len(args):

@@ -36,7 +36,8 @@ def _is_there(name: str, of: object) -> bool:
 
 
 def test_what_is_said_to_be_here_is_here() -> None:
-    for known, kind in ((habits.METHODS, Tensor), (habits.FUNCTIONS, xp), (habits.NAMES, tw)):
+    tables = ((habits.METHODS, Tensor), (habits.FUNCTIONS, xp), (habits.NAMES, tw), (habits.NETWORKS, tw.nn), (habits.SPARSE, tw.sparse))
+    for known, kind in (*tables, (habits.MATRIX, tw.sparse.CSR)):
         for name, here in known.items():
             assert not hasattr(kind, name), f"{name} is there itself"
             for where, dotted in re.findall(r"\b(xp|tilewright|x|y)((?:\.\w+)+)(?!\s*=\s)", re.sub(r'"[^"]*"', "", here)):
@@ -66,6 +67,31 @@ def test_what_is_said_to_be_here_is_here() -> None:
 def test_habits_are_answered_in_captured_functions(call: Callable[[Any], Any], said: str) -> None:
     with pytest.raises((TypeError, AttributeError, tw.UsageError), match=said):
         tw.jit(call)(tw.Tensor(X))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: tw.nn.Linear(4, 4), "has no attribute 'Linear': here it is a function of its weights"),
+        (lambda x: tw.nn.conv2d(x), "here it is conv"),
+        (lambda x: tw.sparse.csr_matrix(x), r"here it is CSR\(indptr"),
+        (lambda x: _matrix().T, "here it is CSR of the transpose"),
+        (lambda x: _matrix() @ _matrix(), "a CSR matrix @ a sparse matrix"),
+        (lambda x: x.to(np.float64), "astype"),
+        (lambda x: x.requires_grad_(False), "detach"),
+        (lambda x: xp.asarray("text"), r"the text 'text' is no number.*test_habits"),
+        (lambda x: tw.grad(lambda p: p["w"].sum())({"w": x, "name": "layer"}), "the text 'layer' is no number"),
+        (lambda x: tw.scan(x, lambda c, y: (c, y), x), "a function is no number"),
+        (lambda x: tw.register_gradient(lambda x: x, lambda dy, y, x: dy), "is no operation"),
+    ],
+)
+def test_habits_are_answered_outside_of_functions(call: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises((TypeError, AttributeError, tw.UsageError), match=said):
+        call(tw.Tensor(X))
+
+
+def _matrix() -> Any:
+    return tw.sparse.CSR([0, 1], [0], [1.0], shape=(1, 1))
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,14 @@ def test_gradients_of_gradients():
 
 
 @pytest.mark.slow
+def test_functions_of_functions_have_the_arguments_of_theirs() -> None:
+    n = tw.Var("n", 1, 9)
+    loss = lambda w, xs: tw.scan(lambda c, x: (c * w + x, None), 0.0, xs)[0]  # noqa: E731
+    slope = tw.jit(tw.grad(tw.checkpoint(loss)), symbols={"xs": {0: n}})
+    assert [slope(2.0, np.ones(k)).item() for k in (1, 3)] == [0.0, 5.0]
+    assert tw.jit(tw.vmap(loss, in_axes=(0, None)), symbols={"xs": {0: n}})(np.ones(2), np.ones(5)).numpy().tolist() == [5.0, 5.0]
+
+
 def test_a_symbolic_number_of_steps():
     n = tw.Var("n", 1, 9)
     w, b = Tensor(W), Tensor(B)
@@ -294,6 +302,90 @@ def test_a_number_takes_the_type_of_the_steps():
 def test_what_is_refused(call: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         call(Tensor(np.zeros(3)))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("body", ["kernels", "numpy"])
+def test_rows_of_an_array_are_read_where_they_lie(body: str, reverse: bool) -> None:
+    def both(x: Any, w: Any) -> Any:
+        def step(c: Any, q: Any) -> Any:
+            a, b, d = q
+            c = xp.sort(c * w + a - b + d) if body == "numpy" else c * w + a - b + d
+            return c, c
+
+        return tw.scan(step, w * 0, (x[1:6], x[:10:2], x[::-1][2:7]), reverse=reverse)[1]
+
+    x, w = np.random.default_rng(0).standard_normal((10, 3)), np.array([0.5, 0.25, 2.0])
+    c, want, rows = w * 0, np.zeros((5, 3)), list(zip(x[1:6], x[:10:2], x[::-1][2:7], strict=True))
+    for t in reversed(range(5)) if reverse else range(5):
+        a, b, d = rows[t]
+        c = np.sort(c * w + a - b + d) if body == "numpy" else c * w + a - b + d
+        want[t] = c
+    f = tw.jit(both)
+    np.testing.assert_allclose(f(Tensor(x), Tensor(w)).numpy(), want)
+    assert "copy" not in f.report()
+    np.testing.assert_allclose(eager(both)(Tensor(x), Tensor(w)).numpy(), want)
+    n = tw.Var("n", 2, 40)
+    after = tw.jit(
+        lambda x: tw.scan(lambda c, q: ((y := c * 0.5 + q[0] * q[1]), y), x[0], (x[1:], x[:-1]), reverse=reverse)[0], symbols={"x": {0: n}}
+    )
+    for k in (10, 2):
+        c = x[0]
+        for t in reversed(range(k - 1)) if reverse else range(k - 1):
+            c = c * 0.5 + x[t + 1] * x[t]
+        np.testing.assert_allclose(after(x[:k].copy()).numpy(), c)
+
+
+def test_what_is_read_where_it_lies_may_be_wanted_as_well() -> None:
+    x = np.arange(12.0).reshape(4, 3)
+    made = tw.jit(
+        lambda x: (
+            x[1:],
+            tw.scan(lambda c, r: (c + r, None), x[0], x[1:])[0],
+            (x @ x.mT)[1:],
+            tw.scan(lambda c, r: (c + r, None), x[:, 0], (x @ x.mT)[1:])[0],
+        )
+    )(x)
+    for got, want in zip(made, (x[1:], x.sum(0), (x @ x.T)[1:], x[:, 0] + (x @ x.T)[1:].sum(0)), strict=True):
+        np.testing.assert_allclose(got.numpy(), want)
+
+
+def test_a_loop_whose_steps_change_nothing_is_refused():
+    for step in (lambda v: v, lambda v: v * 1):
+        with pytest.raises(UsageError, match="a step changes nothing"):
+            tw.while_loop(lambda v: v < 3, step, Tensor(0.0))
+
+
+def test_a_rule_of_a_gradient_may_take_arrays_from_outside_of_the_loop() -> None:
+    import scipy.sparse
+
+    w, xs, k = np.eye(3) * 0.5, np.arange(12.0).reshape(4, 3) / 12, np.array([1.0, 2.0, 3.0])
+
+    def ours(w: Any, xs: Any, k: Any) -> Any:
+        @tw.operation
+        def same(x: Any) -> Any:
+            kb = tw.KernelBuilder("same")
+            i = kb.axis("n", 3)
+            kb.store("y", "float64", (3,), (i,), kb.input("x", (3,), "float64")[i] * 1.5)
+            return kb.build()
+
+        tw.register_gradient(same, lambda dy, y, x: dy * (k * 2))
+        return tw.scan(lambda h, x: ((y := x + same(h @ w)), y.sum()), xs[0] * 0, xs)[1].sum()
+
+    want, h, d = np.zeros((3, 3)), [np.zeros(3)], np.zeros(3)
+    for x in xs:
+        h.append(x + 1.5 * (h[-1] @ w))
+    for before in reversed(h[:-1]):
+        d = (d + 1) * k * 2
+        want += np.outer(before, d)
+        d = w @ d
+    for way in (captured, eager):
+        np.testing.assert_allclose(way(tw.grad(ours))(*map(Tensor, (w, xs, k))).numpy(), want)
+    s = scipy.sparse.csr_matrix(w + np.diag([1.0, 2.0], 1))
+    product = lambda d: tw.scan(lambda v, _: (tw.sparse.CSR(s.indptr, s.indices, d, shape=(3, 3)) @ v, None), k, None, length=2)[0].sum()  # noqa: E731
+    slope = tw.jit(tw.grad(product))(s.data).numpy()
+    rows = np.repeat(np.arange(3), np.diff(s.indptr))
+    np.testing.assert_allclose(slope, (np.ones(3) @ s)[rows] * k[s.indices] + (s @ k)[s.indices])
 
 
 def test_a_loop_that_never_ends_has_a_time_limit():

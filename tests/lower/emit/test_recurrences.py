@@ -227,6 +227,9 @@ def test_bad_input_is_told_of() -> None:
         kb.recurrence(("h",), (i, t), t, (0,), lambda h: cast(table[h], "int32"), "int32")
     with pytest.raises(KernelError, match="depends on n: the start is before all steps"):
         kb.recurrence(("h",), (i, t), t, (x[t, i],), lambda h: h)
+    wide = kb.input("wide", (8, 4), "float64")
+    with pytest.raises(KernelError, match=r"cast one of them \(the state of recurrence h is float32, as dtype= says\)"):
+        kb.recurrence(("h",), (i, t), t, (0.0,), lambda h: h + wide[t, i])
     with pytest.raises(KernelError, match="the step gives 1 parts of a state of 2"):
         kb.recurrence(("a", "b"), (i, t), t, (0.0, 0.0), lambda a, b: a + b)
     with pytest.raises(KernelError, match="2 names, 1 starts, 2 types"):
