@@ -118,7 +118,7 @@ def graph_facts(made: CallList, labels: dict[int, str]) -> GraphFacts:
             rule, by = rules.get(place, ("", None))
             line = show(n.line)
             at = first + place
-            label = (labels.get(place) if not within else None) or (f"t{at}" if by is not None else f"{line} t{at}".strip())
+            label = (labels.get(place) if not within else None) or (f"t{at}" if by is not None or within else f"{line} t{at}".strip())
             output = not within and place in here.outs
             tensors.append(TensorFacts(at, label, line, n.shape, n.dtype.name, _nbytes(n), rule, by, output))
     return GraphFacts(tuple(kernels), tuple(tensors), tuple((show(line), why) for line, why in made.unfolded.items()))
@@ -164,7 +164,8 @@ def _kernel(number: int, call: KernelCall | NumpyCall | LoopCall, made: CallList
     work = cost(call.kernel)
     own = {id(n) for n in nodes}
     stored = {id(n) for n in call.nodes}
-    lines = tuple(dict.fromkeys(text for n in nodes if (text := show(n.line))))
+    done = [n for n in nodes if n.op != "view" or id(n) in stored]  # (a view may be one with another line's)
+    lines = tuple(dict.fromkeys(text for n in done if (text := show(n.line))))
     parameters = tuple(f"{b.name}: {b.dtype}{list(b.shape)}" for b in call.kernel.buffers)
     return KernelFacts(
         number,
