@@ -195,8 +195,9 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
         _check_once(o, sched, t)
     first = t.reads[0]
     inner = inner_parts(sched, first.nest, t.at)
+    rows = sched.group > 1 or o.fields["order"] == "row"
     for i in first.index:
-        _affine(o, i, {p.var for p in inner})
+        _affine(o, i, {p.var for p in inner}, rows)
     if sched.group > 1:
         return in_slots(o, _kept_type(sched, _shared(o, _row(t), sched)), sched)
     if o.fields["depth"] != 1:
@@ -256,10 +257,12 @@ def _check_once(o: Opt, sched: Scheduled, t: _Tile) -> None:
         raise OptError(f"{o}: rows of the whole of {buffer.name} are what memory holds already; use order=panel")
 
 
-def _affine(o: Opt, index: Node, variables: set[Node]) -> None:
+def _affine(o: Opt, index: Node, variables: set[Node], rows: bool) -> None:
+    """Raise OptError where `index` is no sum of loops inside the tile and of what is fixed outside; in rows, functions of
+    loops inside alone (half an index, of packed numbers) are terms as well."""
     terms, _ = ix.parts(index)
     for t in terms:
-        if t not in variables and axes_of(t) & variables:
+        if t not in variables and axes_of(t) & variables and not (rows and axes_of(t) <= variables):
             raise OptError(f"{o}: the index {index!r} is not linear in the loops inside the tile")
         if t.op == "load" or any(n.op == "load" for n in walk(t)):
             raise OptError(f"{o}: the index of {o.on} is read from memory")
@@ -332,15 +335,16 @@ def _box(t: _Tile, read: _Read) -> list[tuple[Node, int]]:
         raise OptError(f"{t.o}: {t.buffer.name} is masked by more than its bounds; use order=panel")
     box = []
     for i in read.index:
-        _affine(t.o, i, set(variables))
+        _affine(t.o, i, set(variables), True)
         terms, c = ix.parts(i)
-        rest = {v: k for v, k in terms.items() if v not in variables}
+        rest = {v: k for v, k in terms.items() if not axes_of(v) & variables.keys()}
         extent = 1
         for v, k in terms.items():
-            if v in variables:
-                reach = k * (variables[v].trips - 1)
-                extent += abs(reach)
-                c += min(reach, 0)
+            if v not in rest:
+                least, most = (0, variables[v].trips - 1) if v in variables else ix.bounds(v)
+                assert least is not None and most is not None
+                extent += abs(k) * (most - least)
+                c += min(k * least, k * most)
         box.append((ix.linear(rest, c), extent))
     return box
 

@@ -107,6 +107,19 @@ def test_a_window_over_rows_of_channels_is_brought_ahead_as_its_weights_are(c: i
         assert stages["image"]["depth"] == stages["weight"]["depth"] >= 2
 
 
+def test_three_channels_are_fewer_than_an_instruction_takes() -> None:
+    assert row_of(starts(channels_last(3), HOPPER)[0]) and not any(o.op == "STAGE" for o in starts(channels_last(3), HOPPER)[0])
+
+
+@pytest.mark.parametrize("m", [64, 4096])
+def test_packed_weights_are_brought_ahead_as_they_lie(m: int) -> None:
+    """Two numbers lie in a byte: a row of the weights' tile is half as long as one of x's."""
+    kernel = made("matmul_w4", "bfloat16", m=m, n=4096, k=4096, group=128)
+    s = apply(kernel, starts(kernel, HOPPER, 1, DOWN)[0], HOPPER)
+    x, w = s.stages["x"], s.stages["w"]
+    assert x.depth == w.depth >= 2 and w.chunk == 16 and 2 * w.box[-1][2] == x.box[-1][2]
+
+
 @pytest.mark.slow
 def test_few_tiles_are_split_along_the_reduction() -> None:
     kernel = made("matmul", "bfloat16", m=64, n=64, k=16384)

@@ -19,6 +19,7 @@ from functools import partial
 from itertools import islice
 from math import prod, sqrt
 
+from ....ir import index as ix
 from ....ir.body import Fold
 from ....ir.buffer import Buffer, load_parts
 from ....ir.errors import KernelError
@@ -203,11 +204,15 @@ def operands(p: TensorProduct) -> list[tuple[Buffer, tuple[Node, ...]]]:
 def staged(b: Buffer, indices: tuple[Node, ...], at: str, sizes: dict[Node, int], depth: int) -> Opt:
     """STAGE of an operand as it lies in memory, its chunks of 16 bytes exchanged among eight rows where a row has as
     many, else with rows apart by one chunk: either way eight rows' chunks lie in different banks."""
-    if indices[-1].op not in ("axis", "const"):  # windows along memory overlap, and begin anywhere
+    chunk = CHUNK_BYTES // b.dtype.size
+    terms, fixed = ix.parts(indices[-1])
+    inside = {t for t in terms if axes_of(t) & sizes.keys()}
+    if any(c % chunk for c in (fixed, *(terms[t] for t in terms.keys() - inside))):  # windows begin anywhere
         return opt("STAGE", b.name, at=at, order="row")
-    last = next((n for a, n in sizes.items() if a in axes_of(indices[-1])), 0)
-    chunks = last * b.dtype.size // CHUNK_BYTES
-    layout = {"swizzle": ROWS} if chunks >= ROWS and chunks & (chunks - 1) == 0 else {"pad": CHUNK_BYTES // b.dtype.size}
+    # (several numbers may lie in one element)
+    last = sum((ix.bounds(t)[1] + 1) * sizes[a] // extent(a) for t in inside for a in axes_of(t) & sizes.keys())
+    chunks = last // chunk
+    layout = {"swizzle": ROWS} if chunks >= ROWS and chunks & (chunks - 1) == 0 else {"pad": chunk}
     return opt("STAGE", b.name, at=at, order="row", depth=depth, **layout)
 
 

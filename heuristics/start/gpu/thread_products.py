@@ -67,7 +67,7 @@ class ThreadProducts(StartRule):
     def guesses(self, f: StartFacts) -> Iterator[Opts]:
         for c in self.applies(f):
             some = with_rings(c, f.target, _free(f.kernel, c))
-            step = -(-len(some) // SOME) if by_matrix_instructions(f) else 1
+            step = max(1, -(-len(some) // SOME)) if by_matrix_instructions(f) else 1
             yield from (contraction(f.kernel, c, g) for g in some[::step])
 
     def quick(self, f: StartFacts) -> list[Opts]:
