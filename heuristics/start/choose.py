@@ -33,6 +33,7 @@ from .fitted_to_blocks import blocked_starts, fitted
 from .phase_schedules import computed_starts, hoisted, joined, online_starts, paired, phase_starts, phases_first, together
 from .register_tiles import tiny_copies
 from .row_schedules import better_lanes
+from .single_changes import changed
 from .start_rule import EXACT, Numbers, StartFacts, Template
 from .start_rules import (
     ALONG_ROWS,
@@ -106,6 +107,8 @@ def starts(
     if target.simt:
         found |= dict.fromkeys(_gpu_ranked(StartFacts(kernel, target, threads, trials=trials))[:SIMT])
     found.setdefault(())
+    if not (phase or part):
+        found = dict.fromkeys(_with_changes(f, list(found)))
     if log.listens():
         first = short(next(iter(found)))
         log.debug("%s for %s, %d threads: %d start schedules, the first %s", kernel.name, target.name, threads, len(found), first)
@@ -181,6 +184,8 @@ OTHERS = 20.0
 """What guesses with lanes along other axes may cost beside them."""
 FAR_FASTER, COUNTED = 1.25, 2
 """How many times as fast such a schedule must be, by both models; and how many are counted, best first."""
+CHANGES = 12.0
+"""What the guesses for each single change of the best may cost."""
 NOT_FOLDED = 3.0
 """How many times as fast as a fold the model must take rows to be."""
 PACKED_FIRST = 3
@@ -240,26 +245,46 @@ def guess_cost(kernel: Kernel) -> float:
     return EACH + NODE * sum(len(n.all_nodes) for n in nests(kernel))
 
 
-def quick_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT, part: bool = False) -> list[Opts]:
+def quick_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[str] = EXACT) -> list[Opts]:
     """Few legal start schedules, best guess first; never empty. Deterministic: nothing is timed. `allowed`: effects that they may
-    have on GPUs; `part`: it is one of the kernels of a schedule with phases for values (`hoisted`)."""
+    have on GPUs."""
     if kernel.blocks is not None:
         return blocked_starts(kernel, target, threads, quick_starts(undecided(kernel), target, threads, allowed), quick=True)
-    choice = _Choice(StartFacts(kernel, target, threads, allowed))
+    f = StartFacts(kernel, target, threads, allowed)
+    found = _by_rules(f)
+    return _with_changes(f, found) if target.kind == "cpu" else found
+
+
+def _with_changes(f: StartFacts, found: list[Opts]) -> list[Opts]:
+    """Schedules, best guess first, after what single changes of the first lead to, but where a rule knows what the model does not."""
+    if any(next(iter(rule.guesses(f)), None) is not None for rule in (SCALED_BYTES, RESIDUES, ENTRIES, TRANSPOSED)):
+        return found
+    better = changed(f.trials, found[0], int(CHANGES / guess_cost(f.kernel)))
+    return found if better is None else list(dict.fromkeys((better, *found)))
+
+
+def _by_rules(f: StartFacts, part: bool = False) -> list[Opts]:
+    """What rules give. `part`: it is one of the kernels of a schedule with phases for values (`hoisted`)."""
+    kernel, target, threads = f.kernel, f.target, f.threads
+    choice, trials = _Choice(f), f.trials
     if target.kind == "gpu":
-        choice.ask_all(_gpu_wishes(choice.f))
+        choice.ask_all(_gpu_wishes(f))
         return list(dict.fromkeys((*choice.best_first(), ())))
-    trials = choice.trials
-    if bytes_first := _of_bytes(choice.f):
+    if bytes_first := _of_bytes(f):
         return [*bytes_first, ()]
     _ask_rules(choice)
     streams = with_early_exits(trials, streamed(trials, joined_places(trials, choice.best_first()), 1))
-    found = list(hoisted(trials, streams, lambda k: quick_starts(k, target, threads, part=True), 1, part=part))
+    found = list(hoisted(trials, streams, lambda k: _quick(k, f, part=True), 1, part=part))
     packed = _Choice(StartFacts(kernel, target, threads))
     if any(b.constant for b in kernel.inputs):
         packed.ask_all(constant_starts(kernel, target, threads, found[:PACKED_FIRST]))
         found = _packed_where_quicker(trials, packed, found)
     return list(dict.fromkeys((*found, ())))
+
+
+def _quick(kernel: Kernel, f: StartFacts, part: bool = False) -> list[Opts]:
+    """What rules give for a kernel that a schedule of the facts' own makes of it."""
+    return _by_rules(StartFacts(kernel, f.target, f.threads, f.allowed), part)
 
 
 def _packed_where_quicker(trials: Trials, packed: _Choice, found: list[Opts]) -> list[Opts]:
@@ -337,7 +362,7 @@ def _ask_phases(choice: _Choice) -> bool:
     f, trials = choice.f, choice.trials
 
     def quick(k: Kernel) -> list[Opts]:
-        return quick_starts(k, f.target, f.threads)
+        return _quick(k, f)
 
     if choice.take_first(online_starts(trials, quick)):  # as for a kernel that is written as a fold
         return True
@@ -481,7 +506,7 @@ def _phase_templates(f: StartFacts) -> list[Template]:
     out = []
     for first in (order_opts(f.kernel), *phases_first(f.kernel, f.target)):
         kernels = [p.kernel for p in apply(f.kernel, first, f.target).phases] if first else []
-        each = [quick_starts(k, f.target, f.threads)[0] for k in kernels]
+        each = [_quick(k, f)[0] for k in kernels]
         for i, k in enumerate(kernels):
             inner = templates(k, f.target, f.threads)[0]
 
