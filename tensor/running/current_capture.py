@@ -133,6 +133,10 @@ _SHAPE = (
     "asks for a result whose shape depends on a tensor's values",
     f"keep all elements, as xp.where(mask, x, 0) and x.topk(k) do, {_LATER}",
 )
+_SIZE = (
+    "takes a size, an axis or a count from a tensor that depends on its arguments",
+    "pass it as a number, which may be a symbol (jit(symbols=...))",
+)
 _INSTEAD = {
     "__bool__": (
         "branches on a tensor that depends on its arguments",
@@ -141,6 +145,7 @@ _INSTEAD = {
     **dict.fromkeys(("item", "__int__", "__float__", "__complex__", "__index__", "__round__"), _NUMBER),
     **dict.fromkeys(("numpy", "tolist", "__array__", "__dlpack__", "__buffer__", "_numpy"), _ARRAY),
     **dict.fromkeys(("nonzero", "getitem", "unique_values", "unique_all", "unique_counts", "unique_inverse"), _SHAPE),
+    "_python": _SIZE,
     "": ("reads a tensor that depends on its arguments", f"use the functions of tilewright.xp, {_LATER}"),
 }
 """By what asked for a value, what the function does, and what to write instead."""

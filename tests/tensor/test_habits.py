@@ -60,6 +60,7 @@ def test_what_is_said_to_be_here_is_here() -> None:
         (lambda x: xp.concatenate([x, x]), r"'concatenate': here it is xp.concat \(at .*test_habits"),
         (lambda x: math.sin(x[0, 0]), r"makes a number of .*\(xp\.sin, not math\.sin\)"),
         (lambda x: x if x[0, 0] > 0 else -x, r"branches on .* xp\.where\(condition, a, b\)"),
+        (lambda x: xp.reshape(x, (x[0, 0].astype("int32"), -1)), r"takes a size, .* from a tensor .*: pass it as a number"),
         (lambda x: np.interp(x, [0, 1], [0, 1]), "makes an array of .* the functions of tilewright.xp"),
         (lambda x: x[x > 0], r"shape depends on .* xp\.where\(mask, x, 0\)"),
     ],
