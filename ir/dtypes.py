@@ -34,6 +34,27 @@ _PYTHONS: dict[Any, str] = {float: "float64", int: "int64", bool: "bool", comple
 """What NumPy takes Python's own types for."""
 
 
+_NUMPYS_NAMES = frozenset(
+    {
+        "alignment",
+        "base",
+        "byteorder",
+        "char",
+        "descr",
+        "fields",
+        "flags",
+        "hasobject",
+        "isnative",
+        "metadata",
+        "names",
+        "num",
+        "str",
+        "subdtype",
+    }
+)
+"""Attributes that a type has from NumPy's."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
     """One element type. `kind` is 'f' (float), 'i' (signed), 'u' (unsigned) or 'b' (bool); `size` is in bytes. NumPy takes it for
@@ -58,13 +79,23 @@ class DType:
     __hash__ = object.__hash__  # (there is one object of each type)
 
     def __eq__(self, other: object) -> bool:
-        if other.__class__ is DType:
+        if type(other) is DType:
             return self is other
         if isinstance(other, (bytes, int, float, tuple, list)) or other is None:
             return NotImplemented
         if isinstance(other, str) or (isinstance(other, type) and other in _PYTHONS):
             return self.name == (other if isinstance(other, str) else _PYTHONS[other])
         return "numpy" in type(other).__module__ + getattr(other, "__module__", "") and self.np == other  # (its types and their classes)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """NumPy's class of types for `isinstance`: libraries ask for it before they look at a type."""
+        return _numpys_class()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _NUMPYS_NAMES:
+            raise AttributeError(f"'DType' object has no attribute {name!r}")
+        return getattr(self.np, name)
 
     @property
     def itemsize(self) -> int:
@@ -297,6 +328,12 @@ def dtype(name: Any) -> DType:
     if not isinstance(name, str) and not _same(name, found):
         raise DTypeError(f"{name!r} of NumPy is not the {found.name} of kernels, {found.np!r}: convert the arrays")
     return found
+
+
+def _numpys_class() -> Any:
+    """`np.dtype`, where somebody has NumPy."""
+    numpy = sys.modules.get("numpy")
+    return getattr(numpy, "dtype", DType)
 
 
 def _same(given: Any, found: DType) -> bool:

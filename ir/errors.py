@@ -59,6 +59,10 @@ class OutOfRangeError(UsageError, IndexError):
     """An index, a label or another number that picks an element lies outside of what it picks from."""
 
 
+class NumberRangeError(UsageError, OverflowError):
+    """A Python number that an element type does not hold: also the OverflowError that NumPy raises."""
+
+
 class NotANumberError(UsageError, ArithmeticError):
     """An operation made a NaN of numbers, while `debug.nans()` looked for that."""
 

@@ -18,7 +18,7 @@ from .views import BASIC, Sliced, basic, link
 def known_item(tensor: Any, key: Any) -> Any:
     """What a key of numbers and slices names of what NumPy computed: a view, or an element. None where a graph has to be built, or is read."""
     known = tensor.known
-    if known is None or thread.capture is not None or kernels_only():
+    if known is None or thread.capture is not None or ((WATCH.busy or SMALL in ENVIRONMENT) and kernels_only()):
         return None
     if not basic(key):
         return None
@@ -62,31 +62,37 @@ def _place_of(key: Any) -> Any:
 
 def stored(tensor: Any, key: Any, value: Any) -> bool:
     """`tensor[key] = value` in the tensor's memory, where that is its own and of it nothing else reads. False where more has to be looked at."""
-    if thread.capture is not None or WATCH.busy or SMALL in ENVIRONMENT or tensor.device != "cpu":
+    if tensor.requires_grad or WATCH.busy or SMALL in ENVIRONMENT or tensor.device != "cpu" or thread.capture is not None:
         return False
     own, of = type(tensor), type(value)
     if type(key) is own:
         key = key.known
+        if key is None:
+            return False
+    elif not basic(key) and type(key) is not array_class():
+        return False
     if of is own:
         value = value.known
-    if key is None or value is None or not (basic(key) or type(key) is array_class()) or tensor.requires_grad or tensor.complex_class:
+    if value is None or own.complex_class:
         return False
     with lock_of(tensor):
         array = own_array(tensor)
         if array is None:
             return False
-        kind = array.dtype.kind
         if of is own:
-            fits = value.dtype is array.dtype
-        else:
-            fits = (of is float and kind == "f") or (of is int and kind in "iuf") or (of is bool and kind in "biuf")
-        if not fits:
+            if value.dtype is not array.dtype:
+                return False
+        elif array.dtype.kind not in _HOLD.get(of, ""):
             return False
         try:
             array[key] = value
         except (IndexError, ValueError, TypeError, OverflowError):
             return False
     return True
+
+
+_HOLD = {float: "f", int: "iuf", bool: "biuf"}
+"""Kinds of types that hold Python's numbers."""
 
 
 def own_array(tensor: Any) -> Any:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
+_NEW: Any = object.__new__
 NAMESPACE_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
@@ -107,7 +108,7 @@ class TensorHandle:
     @classmethod
     def of_array(cls, array: Array) -> Self:
         """A handle on what NumPy computed. It gets a node when it is asked for one."""
-        new = cls.__new__(cls)
+        new: Self = _NEW(cls)
         new.known, new.device, new.requires_grad = array, "cpu", False
         new.grad = new.links = new.constant = new.deferred = None
         return new

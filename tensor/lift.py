@@ -182,6 +182,8 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
         except (TilewrightError, IndexError) as e:
             raise with_line(e) from e.__cause__
         except TypeError as e:
+            if "out" in kwargs and kwargs["out"] is None:  # (libraries pass on what NumPy's functions call a method with)
+                return call(*args, **{k: v for k, v in kwargs.items() if k != "out"})
             raise argument(e) from e.__cause__
         except (AttributeError, ValueError) as e:
             if not any(isinstance(a, str) for a in args):

@@ -145,11 +145,16 @@ class Tensor(TensorHandle):
     tril, triu = lifted(tril), lifted(triu)
 
     def view(self, *shape: Any) -> Tensor:
-        """`reshape`; of the tensor's own type, as NumPy has it, itself once more. Raises UsageError for other types."""
+        """`reshape`; of the tensor's own type, as NumPy has it, itself once more. Complex numbers as their parts, which follow each other in
+        the last dimension, and the other way round, are values. Raises UsageError for other types."""
         if len(shape) != 1 or not (isinstance(shape[0], (type, str)) or hasattr(shape[0], "kind")):
             out: Tensor = self.reshape(*shape)
             return out
-        if dtype_of(shape[0]) is not self.dtype:
+        kind = dtype_of(shape[0])
+        if Z.COMPLEX.get(self.dtype) is kind and self.shape and self.shape[-1] % 2 == 0:
+            made: Tensor = TensorHandle.complex_as.of_reals(self.reshape(*self.shape[:-1], self.shape[-1] // 2, 2))
+            return made
+        if kind is not self.dtype:
             raise UsageError(f"view of {self.dtype} as {shape[0]}: memory is read as one type; use astype{at(user_line())}")
         out = self.reshape(self.shape)
         return out
@@ -181,7 +186,7 @@ class Tensor(TensorHandle):
     # indexing, sorting, products ----------------------------------------------------------------------------------
     take, take_along_axis, gather = lifted(I.take), lifted(I.take_along_axis), lifted(I.take_along_axis)
     scatter_add, index_put = lifted(I.scatter_add), lifted(I.index_put)
-    sort, argsort, topk, nonzero = lifted(S.sort), lifted(S.argsort), lifted(S.topk), lifted(S.nonzero)
+    sort, argsort, topk, nonzero, searchsorted = all_lifted(S.sort, S.argsort, S.topk, S.nonzero, S.searchsorted)
     dot, matmul, vecdot = lifted(L.matmul), lifted(L.matmul), lifted(L.vecdot)
 
     def where(self, a: Any, b: Any) -> Tensor:

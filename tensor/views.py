@@ -14,12 +14,12 @@ a captured function, becomes a part of the graph."""
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial, wraps
 from numbers import Integral
 from types import EllipsisType, NoneType
 from typing import Any, Protocol
+from weakref import ref
 
 from ..ir.errors import OutOfRangeError, UsageError
 from ..plan.array_arguments import address
@@ -143,7 +143,7 @@ class Links:
 
     def __init__(self, base: Any = None, place: ViewPlace | None = None) -> None:
         self.base, self.place, self.capture = base, place, thread.capture
-        self.parts: list[weakref.ref[Any]] = []
+        self.parts: list[ref[Any]] = []
         self.room, self.writes = 16, 0
 
     def alive(self) -> list[Any]:
@@ -179,13 +179,16 @@ def is_part(key: Any, rank: int) -> bool:
 def link(part: Any, base: Any, place: ViewPlace) -> None:
     """`part` is a view of `base` from now on."""
     part.links = Links(base, place)
+    seen = ref(part)
     with lock_of(base):  # (another thread may be counting the views)
         links = base.links
         if links is None:
             links = base.links = Links()
-        elif len(links.parts) > links.room:
+        parts = links.parts
+        if len(parts) > links.room:
             links.alive()
-        links.parts.append(weakref.ref(part))
+            parts = links.parts
+        parts.append(seen)
 
 
 def reshaping(call: Callable[..., Any], array: Callable[..., Any] | None = None, rows: bool = False) -> Callable[..., Any]:
@@ -194,6 +197,20 @@ def reshaping(call: Callable[..., Any], array: Callable[..., Any] | None = None,
 
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if (
+            x.known is None
+            and array is not None
+            and not kwargs
+            and args
+            and type(args[0]) is tuple
+            and thread.capture is None
+            and not x.complex_class
+        ):
+            shape = x.shape
+            if args[0] == shape or (len(shape) == 1 and args[0] == (-1,)):  # (libraries flatten what is flat before they read one element)
+                same = type(x).of(x.node, x.device) if x.deferred is None else type(x).of_deferred(x.deferred)
+                link(same, x, Reshaped(shape))
+                return same
         known = None if array is None else _moved_array(x, array, args, kwargs)
         out = call(x, *args, **kwargs) if known is None else type(x).of_array(known)
         if type(out) is not type(x) or (kwargs and kwargs.get("copy") is True):
@@ -215,15 +232,12 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
 
     @wraps(call)
     def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
-        known, before = _moved_array(x, moved, args, kwargs), x.known
+        known = _moved_array(x, moved, args, kwargs)
         out = call(x, *args, **kwargs) if known is None else type(x).of_array(known)
         if type(out) is type(x):
-            known = out.known
-            same = out is x or (known is None and out.node is x.node)
+            same = known is None and (out is x or (out.known is None and out.node is x.node))
             if same:
                 out = type(x).of(x.node, x.device)
-            elif known is not None and before is not None:
-                same = known.shape == before.shape and known.strides == before.strides
             if same or len(out.shape) < 2:  # (the order of dimensions stays what it was)
                 place: ViewPlace = Reshaped((*out.shape, 2) if x.complex_class else out.shape)
             else:

@@ -54,6 +54,7 @@ from .creation import (
     full,
     full_like,
     linspace,
+    logspace,
     ones,
     ones_like,
     zeros,
@@ -102,7 +103,7 @@ tril, triu, meshgrid, broadcast_arrays = _all(_N.tril, _N.triu, _N.meshgrid, _N.
 reshape, squeeze, expand_dims = _V.reshape_to, _V.squeeze, _V.expand_dims
 permute_dims, matrix_transpose, moveaxis = _V.permute_dims, _V.matrix_transpose, _V.moveaxis
 broadcast_to, flip, unstack = _all(_M.broadcast_to, _M.flip, _M.unstack)
-concat, stack, roll, tile, repeat, pad = _all(_J.concat, _J.stack, _J.roll, _J.tile, _J.repeat, _J.pad)
+concat, stack, roll, tile, repeat, pad, diag = _all(_J.concat, _J.stack, _J.roll, _J.tile, _J.repeat, _J.pad, _J.diag)
 
 # reductions
 sum, prod, max, min, mean, var, std = _all(_R.sum, _R.prod, _R.max, _R.min, _R.mean, _R.var, _R.std)
@@ -121,12 +122,12 @@ __all__ = [
     "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "asarray", "asin", "asinh",
     "astype", "atan", "atan2", "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
     "bitwise_right_shift", "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "complex128",
-    "complex64", "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e",
+    "complex64", "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diag", "diff", "divide", "e",
     "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft", "finfo", "flip", "float16",
     "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "floor_divide", "from_dlpack", "full", "full_like", "greater", "greater_equal",
     "hypot", "iinfo", "imag", "inf", "int16", "int32", "int64", "int8", "isclose", "isdtype", "isfinite", "isin", "isinf",
     "isnan", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid",
+    "logical_not", "logical_or", "logical_xor", "logspace", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid",
     "min", "minimum", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
     "ones_like", "pad", "permute_dims", "pi", "positive", "pow", "prod", "real", "reciprocal", "remainder", "repeat", "reshape",
     "result_type", "roll", "round", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square",

@@ -128,7 +128,7 @@ def arange(
 
 def empty(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None = None) -> Tensor:
     """Zeros (nothing is left undefined)."""
-    return _made(C.empty, device, shape, dtype=dtype)
+    return zeros(shape, dtype=dtype, device=device)
 
 
 def empty_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -> Tensor:
@@ -143,14 +143,23 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Kind = 
 
 def full(shape: int | Sequence[int], fill_value: Scalar, *, dtype: Kind = None, device: str | None = None) -> Tensor:
     """Every element the same number."""
-    return _made(C.full, device, shape, fill_value, dtype=dtype)
+    found: Tensor | None = _quick_full()(shape, fill_value, dtype) if device is None else None
+    return _made(C.full, device, shape, fill_value, dtype=dtype) if found is None else found
+
+
+@cache
+def _quick_full() -> Callable[..., Any]:
+    """What makes short tensors of equal numbers. (It imports NumPy.)"""
+    from ..tensor.frontends.small_operations import quick_full
+
+    return quick_full
 
 
 def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: Kind = None, device: str | None = None) -> Tensor:
     """Every element the same number, in the shape of `x`."""
     if x.complex_class:
         return _made(C.full_like, device, x, fill_value, dtype=dtype)
-    return _made(C.full, device, x.shape, fill_value, dtype=dtype or x.dtype)
+    return full(x.shape, fill_value, dtype=dtype or x.dtype, device=device)
 
 
 def linspace(
@@ -160,9 +169,21 @@ def linspace(
     return _made(C.linspace, device, start, stop, num, dtype=dtype, endpoint=endpoint)
 
 
+def logspace(
+    start: int | float, stop: int | float, /, num: int, *, base: float = 10.0, dtype: Kind = None, device: str | None = None,
+    endpoint: bool = True,
+) -> Tensor:  # fmt: skip
+    """`base` to the power of each of the numbers that `linspace` gives."""
+    kind = None if dtype is None else dtype_of(dtype)
+    out: Tensor = base ** linspace(
+        start, stop, num, dtype=kind if kind is None or kind.is_float else None, device=device, endpoint=endpoint
+    )
+    return out if kind is None else out.astype(kind, copy=False)
+
+
 def ones(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None = None) -> Tensor:
     """Ones."""
-    return _made(C.ones, device, shape, dtype=dtype)
+    return full(shape, 1, dtype=dtype or default_float(), device=device)
 
 
 def ones_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -> Tensor:
@@ -172,7 +193,7 @@ def ones_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) ->
 
 def zeros(shape: int | Sequence[int], *, dtype: Kind = None, device: str | None = None) -> Tensor:
     """Zeros."""
-    return _made(C.zeros, device, shape, dtype=dtype)
+    return full(shape, 0, dtype=dtype or default_float(), device=device)
 
 
 def zeros_like(x: Tensor, /, *, dtype: Kind = None, device: str | None = None) -> Tensor:
@@ -187,6 +208,6 @@ def astype(x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: str | N
 
 
 __all__ = [
-    "arange", "asarray", "astype", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "ones", "ones_like",
+    "arange", "asarray", "astype", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "logspace", "ones", "ones_like",
     "zeros", "zeros_like",
 ]  # fmt: skip

@@ -10,7 +10,6 @@ from typing import Any
 from ..ir import dtypes as D
 from ..ir.dtypes import DType
 from ..ir.errors import DTypeError
-from ..tensor import Tensor
 from ..tensor.graph.promotion import DEFAULT_INT, default_float, dtype_of, of_scalar, promote, to_float
 from ..tensor.ops.complex_numbers import COMPLEX, REAL
 
@@ -50,7 +49,7 @@ class IntegerLimits:
 
 
 def _type(x: Any) -> DType:
-    return x.dtype if isinstance(x, Tensor) else dtype_of(x)
+    return dtype_of(getattr(x, "dtype", x))
 
 
 def finfo(type: Any, /) -> FloatLimits:
@@ -107,7 +106,9 @@ def can_cast(from_: Any, to: DType, /) -> bool:
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The type of an operation on tensors, types and Python numbers."""
-    return _common(tuple([type(a) if isinstance(a, _NUMBERS) else _type(a) for a in arrays_and_dtypes]), default_float())
+    return _common(
+        tuple([type(a) if isinstance(a, _NUMBERS) and not hasattr(a, "dtype") else _type(a) for a in arrays_and_dtypes]), default_float()
+    )
 
 
 _NUMBERS = (bool, int, float, complex)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ...ir.dtypes import DType
 from ...ir.errors import UsageError
+from ..graph.promotion import dtype_of
 from ..graph.source_lines import at, user_line
 from ..leaves import array_class
 from ..lift import lifted, lowered
@@ -21,9 +22,10 @@ from ..ops.movement import broadcast_to
 from ..running.assignment import lock_of
 from ..running.buffers import TYPES
 from ..running.current_capture import current, thread
+from ..running.numpy_share import kernels_only
 from ..tensor import Tensor
 from ..trees import CONTAINERS
-from ..views import Sliced, at_once, is_part, link, pythons, write, written
+from ..views import Sliced, at_once, basic, is_part, link, pythons, write, written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,6 +104,13 @@ class ComplexTensor(Tensor):
             return type(self).of_array(known.copy())
         return type(self).of(self.reals.copy().node, self.device)
 
+    def view(self, *shape: Any) -> Tensor:
+        """`Tensor.view`."""
+        if len(shape) != 1 or not self.shape or COMPLEX.get(_type_or_none(shape[0])) is not self.dtype:
+            return super().view(*shape)
+        parts: Tensor = self.reals.reshape(*self.shape[:-1], 2 * self.shape[-1])
+        return parts
+
     def to_device(self, device: str, /, *, stream: Any = None) -> Any:
         """The same values on another device."""
         return self if device == self.device else type(self).of(self.reals.to_device(device, stream=stream).node, device)
@@ -115,7 +124,9 @@ class ComplexTensor(Tensor):
     # parts and writes ---------------------------------------------------------------------------------------------
     def __getitem__(self, key: Any) -> Tensor:
         key = pythons(key)
-        part: Tensor = _getitem(self, key)
+        known = self.known
+        found = None if known is None or kernels_only() or thread.capture is not None else _pairs_at(known, key)
+        part: Tensor = _getitem(self, key) if found is None else type(self).of_array(found)
         if is_part(key, self.ndim):
             link(part, self, Sliced(_of_node(key)))
         return part
@@ -139,6 +150,21 @@ class ComplexTensor(Tensor):
         if not self.shape:
             raise TypeError("a tensor without dimensions cannot be iterated over")
         return iter(self.unstack()) if current() is not None else (self[i] for i in range(self.shape[0]))
+
+
+def _pairs_at(known: Array, key: Any) -> Array | None:
+    """The pairs that a key of numbers and slices names, without gaps; None for other keys."""
+    if not basic(key) or sum(k is not None and k is not Ellipsis for k in (key if type(key) is tuple else (key,))) >= known.ndim:
+        return None
+    try:
+        found: Array = known[_of_node(key)]
+    except (IndexError, ValueError):
+        return None
+    return (found if is_part(key, known.ndim - 1) else found.copy()) if found.flags.c_contiguous else None
+
+
+def _type_or_none(x: Any) -> Any:
+    return dtype_of(x) if isinstance(x, (type, str)) or hasattr(x, "kind") else None
 
 
 def _of_node(key: Any) -> Any:

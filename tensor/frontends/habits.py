@@ -32,7 +32,7 @@ METHODS = {
     "le": "x <= y", "ge": "x >= y", "neg": "-x", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "nelement": "size",
     "fill": "x[...] = value", "cumulative_sum": "cumsum", "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "ptp": "x.max() - x.min()",
     "asnumpy": "numpy()", "get": "numpy()", "data": "detach()", "values": "x[0] where it is a pair; max and min give values only",
-    "searchsorted": "xp.searchsorted(x, v)", "conjugate": "conj()", "resize": "reshape", "argwhere": "nonzero()",
+    "conjugate": "conj()", "resize": "reshape", "argwhere": "nonzero()",
 }  # fmt: skip
 """Methods and attributes of others' arrays, and what does the same here."""
 
@@ -55,7 +55,7 @@ FUNCTIONS = {
     "topk": "x.topk(k)", "masked_fill": "xp.where(mask, value, x)", "isneginf": "x == -xp.inf", "isposinf": "x == xp.inf",
     "bool_": "xp.bool", "float_": "xp.float64", "half": "xp.float16", "long": "xp.int64", "grad": "tilewright.grad", "jit": "tilewright.jit",
     "vmap": "tilewright.vmap",
-    "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "average": "xp.mean", "diag": "x.diagonal()", "identity": "xp.eye",
+    "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "average": "xp.mean", "identity": "xp.eye",
     "tensor_split": "x.split", "atleast_1d": "xp.reshape", "swapdims": "x.swapaxes(i, j)", "t": "x.T",
     "segment_sum": "tilewright.sparse.segment_sum", "segment_max": "tilewright.sparse.segment_max",
     "in1d": "xp.isin", "asnumpy": "x.numpy()", "nanmean": "xp.where(xp.isnan(x), 0, x).sum() / xp.sum(~xp.isnan(x))",

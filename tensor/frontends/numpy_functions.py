@@ -57,7 +57,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "amax": R.max, "amin": R.min, "cumulative_sum": R.cumulative_sum, "cumulative_prod": R.cumulative_prod,
     "reshape": M.reshape_to, "squeeze": M.squeeze, "expand_dims": M.expand_dims, "broadcast_to": M.broadcast_to, "flip": M.flip,
     "moveaxis": M.moveaxis, "swapaxes": M.swapaxes, "concatenate": J.concat, "concat": J.concat, "stack": J.stack, "tile": J.tile,
-    "repeat": J.repeat, "roll": J.roll, "diff": J.diff, "clip": E.clip, "isclose": E.isclose, "sort": S.sort, "argsort": S.argsort,
+    "repeat": J.repeat, "roll": J.roll, "diff": J.diff, "diag": J.diag, "clip": E.clip, "isclose": E.isclose, "sort": S.sort, "argsort": S.argsort,
     "searchsorted": S.searchsorted, "nonzero": S.nonzero, "isin": S.isin, "take": I.take, "take_along_axis": I.take_along_axis,
     "tensordot": L.tensordot, "outer": L.outer, "tril": C.tril, "triu": C.triu, "full_like": C.full_like, "meshgrid": C.meshgrid, "broadcast_arrays": C.broadcast_arrays,
     **{f"fft.{name}": getattr(F, name) for name in (

@@ -17,7 +17,9 @@ from ...ir.errors import TilewrightError
 from ..elements import own_array
 from ..graph.nodes import constant_of
 from ..graph.nodes import leaf as bare_leaf
+from ..graph.promotion import default_of, dtype_of
 from ..handle import Constant, TensorHandle
+from ..ops import creation as C
 from ..ops import indexing as I
 from ..ops.complex_numbers import as_complex, memory_of, pairs_of
 from ..running import buffers
@@ -174,6 +176,7 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
     of_array = tensor.of_array
     ufunc, kinds = UNARY.get(rule, (None, ""))
     both = quick(function, False) if rule in UFUNCS else None
+    whole, paired = COMPLEX_RULES.get(rule), TensorHandle.complex_as
 
     def small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if ufunc is not None and len(args) == 1 and type(args[0]) is tensor and not (kwargs or WATCH.busy or SMALL in ENVIRONMENT):
@@ -188,6 +191,7 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
         given: Any = []
         known: Any = None
         parts: Any
+        apply = rule
         for a in args:
             kind = type(a)
             if kind is tensor:
@@ -197,6 +201,13 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
                 given.append(known)
             elif kind in _OWN or (kind is tuple and _PLAIN.issuperset(map(type, a))):
                 given.append(a)
+            elif kind is paired and whole is not None:
+                known = a.known
+                if known is None or known.size >= Q.FROM:
+                    break
+                known = as_complex(known)
+                given.append(known)
+                apply = whole
             elif (kind is list or kind is tuple) and a:
                 parts = [e.known if type(e) is tensor and e.known is not None and e.constant is None else None for e in a]
                 known = parts[0]
@@ -208,7 +219,7 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
         else:
             if (not kwargs or _OWN.issuperset(map(type, kwargs.values()))) and not (WATCH.busy or SMALL in ENVIRONMENT):
                 try:
-                    found = D.quiet.run(rule, *given, **kwargs)
+                    found = D.quiet.run(apply, *given, **kwargs)
                     if known is None and type(found) is np.ndarray and found.dtype.char in PLAIN and found.size <= SMALL_ARRAY:
                         return _constant(function, given, kwargs, found, ())
                     if type(found) is not np.ndarray:
@@ -231,35 +242,59 @@ def quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], A
     tensor = TensorHandle.made_as
     of_array = tensor.of_array
 
+    letters = frozenset(c for c in PLAIN if np.dtype(c).kind in kinds)
+    most, several, array, quiet, watch, environment, small = Q.FROM, D.FROM, np.ndarray, D.quiet, WATCH, ENVIRONMENT, SMALL
+
+    pairs, whole = TensorHandle.complex_as, RULES.get(function, function) in COMPLEX_RULES
+
+    def complex_answer(a: Any, b: Any, turned: bool) -> Any:
+        x, y = a.known, b
+        if not whole or x is None or watch.busy or small in environment or thread.capture is not None:
+            return None
+        size = other = x.size
+        if type(b) is pairs or type(b) is tensor:
+            y = b.known
+            if y is None or y.dtype is not x.dtype or (type(b) is tensor and b.constant is not None):
+                return None
+            other = y.size
+            y = as_complex(y) if type(b) is pairs else y
+        elif type(b) not in (int, float, complex):
+            return None
+        if max(size, other) >= most or size * other >= several:
+            return None
+        try:
+            x = as_complex(x)
+            found = quiet.run(ufunc, y, x) if turned else quiet.run(ufunc, x, y)
+        except (RuntimeError, ValueError, OverflowError):
+            return None
+        return tensors(found) if type(found) is not array or found.dtype.kind != "c" else pairs.of_array(pairs_of(found))
+
     def answer(a: Any, b: Any) -> Any:
         x = a.known
-        if (
-            x is None
-            or type(a) is not tensor
-            or a.constant is not None
-            or x.size >= Q.FROM
-            or x.dtype.kind not in kinds
-            or thread.capture is not None
-        ):
+        if type(a) is not tensor:
+            return complex_answer(a, b, swapped)
+        if x is None or a.constant is not None or watch.busy or small in environment or thread.capture is not None:
+            return None
+        kind, size = x.dtype, x.size
+        if size >= most or kind.char not in letters:
             return None
         if type(b) is tensor:
             y = b.known
-            if y is None or b.constant is not None or y.dtype is not x.dtype or y.size >= Q.FROM:
+            if y is None or b.constant is not None or y.dtype is not kind:
                 return None
-            if y.shape != x.shape and x.size * y.size >= D.FROM:  # (long results may be deferred)
+            other = y.size
+            if other >= most or (size * other >= several and y.shape != x.shape):  # (long results may be deferred)
                 return None
-        elif fits(x.dtype, b):
+        elif fits(kind, b):
             y = b
         else:
-            return None
-        if WATCH.busy or SMALL in ENVIRONMENT:
-            return None
+            return complex_answer(b, a, not swapped) if type(b) is pairs else None
         try:
-            found = D.quiet.run(ufunc, y, x) if swapped else D.quiet.run(ufunc, x, y)
+            found = quiet.run(ufunc, y, x) if swapped else quiet.run(ufunc, x, y)
         except (RuntimeError, ValueError, OverflowError):
             return None
-        if type(found) is not np.ndarray:
-            found = found.__array__()
+        if type(found) is not array:
+            return of_array(found.__array__())
         return of_array(found) if found.nbytes < POOLED_FROM else tensors(found)
 
     return answer
@@ -296,6 +331,32 @@ def _constant(function: Callable[..., Any], args: list[Any], kwargs: dict[str, A
     fresh = (found.base is None or is_room(found)) and not any(found is x for x in given)
     made = TensorHandle.made_as.of_array(found if fresh else np.array(found))  # (what is written to another's memory is none of its)
     made.constant = Constant.of(function, args, kwargs)
+    return made
+
+
+def quick_full(shape: Any, value: Any, kind: Any) -> Any:
+    """A short tensor of equal numbers, with the way it is made, as `at_once` gives it for `creation.full`; None where more has to be looked at."""
+    numbers = type(value)
+    sizes = (shape,) if type(shape) is int else shape
+    if type(sizes) is not tuple or WATCH.busy or SMALL in ENVIRONMENT or thread.capture is not None:
+        return None
+    if numbers is not int and numbers is not bool and (numbers is not float or str(value) == "-0.0"):
+        return None
+    to = (default_of(value) if kind is None else dtype_of(kind)).np
+    if to.char == "?":
+        value = bool(value)
+    room = to.itemsize
+    for n in sizes:
+        if type(n) is not int or n < 0:
+            return None
+        room *= n
+    if room >= POOLED_FROM or to.char not in PLAIN or not fits(to, value) or buffers.ACCOUNT.cap is not None:
+        return None
+    array = np.zeros(shape, to)
+    if value:
+        array.fill(value)
+    made = TensorHandle.made_as.of_array(array)
+    made.constant = Constant(C.full, [sizes, value], {"dtype": to}, 1)
     return made
 
 

@@ -154,9 +154,12 @@ def _power(a: Any, b: Any) -> Any:
 
 
 def _where(c: Any, a: Any, b: Any) -> Any:
-    known = isinstance(c, np.ndarray) and c.dtype.kind == "b"
+    known = isinstance(c, np.ndarray) and c.dtype.char == "?"
     kind = _paired(a, b) if known else None
-    return None if kind is None else np.where(c, a, b).astype(kind, copy=False)
+    if kind is None:
+        return None
+    out = np.where(c, a, b)
+    return out if out.dtype is kind else out.astype(kind, copy=False)
 
 
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
@@ -245,8 +248,20 @@ def _squeeze(x: Any, axis: Any = None) -> Any:
     return x.squeeze(axis=_axes(axis))
 
 
+def _small_of_one_type(arrays: Any) -> bool:
+    """Whether arrays have one type, and so few elements together that memory for the result may come from anywhere."""
+    kind, count = arrays[0].dtype, 0
+    for a in arrays:
+        if a.dtype is not kind:
+            return False
+        count += a.size
+    return count < Q.FROM
+
+
 def _concat(arrays: Any, axis: Any = 0) -> Any:
     first = arrays[0]
+    if _small_of_one_type(arrays):
+        return np.concatenate(arrays, axis)
     if any(a.dtype is not first.dtype for a in arrays):
         return None
     shape = list(first.shape)
@@ -258,6 +273,8 @@ def _concat(arrays: Any, axis: Any = 0) -> Any:
 
 def _stack(arrays: Any, axis: int = 0) -> Any:
     first = arrays[0]
+    if _small_of_one_type(arrays):
+        return np.stack(arrays, axis)
     if any(a.dtype is not first.dtype for a in arrays):
         return None
     rank = first.ndim + 1
@@ -301,9 +318,9 @@ def _take(x: Any, indices: Any, axis: Any = None, mode: Any = "raise") -> Any:
 
 
 def _matmul(a: Any, b: Any) -> Any:
-    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim and a.dtype == b.dtype and a.dtype.kind != "b"):
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim and a.dtype == b.dtype and a.dtype.char != "?"):
         return None
-    return np.matmul(a, b) if _product_size(a, b) <= SMALL_ARRAY else None
+    return np.matmul(a, b) if 0 < a.size * b.size <= SMALL_ARRAY or _product_size(a, b) <= SMALL_ARRAY else None
 
 
 def _product_size(a: Array, b: Array) -> int:
@@ -541,7 +558,7 @@ RULES: dict[Callable[..., Any], Rule] = {
     C.meshgrid: _numpys(lambda *arrays, indexing="xy": list(np.meshgrid(*arrays, indexing=indexing))), I.take_along_axis: _along,
     S.searchsorted: _search, S.isin: _numpys(np.isin), S.nextafter: _numpys(np.nextafter, "f"), E.signbit: _numpys(np.signbit, "f"),
     E.copysign: _binary(np.copysign, "f"), Z.real: _numpys(np.positive, "iuf"), Z.conj: _numpys(np.positive, "iuf"), Z.imag: _numpys(np.zeros_like, "iuf"),
-    M.unstack: lambda x, axis=0: tuple(np.moveaxis(x, axis, 0)), L.tensordot: _tensordot, L.cross: _cross, J.pad: _pad, E.isclose: _isclose,
+    M.unstack: lambda x, axis=0: tuple(np.moveaxis(x, axis, 0)), L.tensordot: _tensordot, L.cross: _cross, J.pad: _pad, J.diag: _numpys(lambda x, k=0: np.diag(x, k)), E.isclose: _isclose,
     L.pinv: _matrix(lambda x, rtol=None: np.linalg.pinv(x, max(x.shape[-2:]) * np.finfo(x.dtype).eps if rtol is None else rtol)),
     L.matrix_rank: _matrix(lambda x, rtol=None: np.linalg.matrix_rank(x, rtol=rtol)), L.matrix_norm: _matrix(np.linalg.matrix_norm),
     F.fftshift: lambda x, axes=None: np.fft.fftshift(x, _axes(axes)), F.ifftshift: lambda x, axes=None: np.fft.ifftshift(x, _axes(axes)),

@@ -8,7 +8,7 @@ from math import copysign
 
 from ...ir.dtypes import DType, bool_, int64, uint8
 from ...ir.dtypes import rounded as nearest
-from ...ir.errors import KernelError, UsageError
+from ...ir.errors import KernelError, NumberRangeError, UsageError
 from . import index_maps as maps
 from .captured_numbers import captured, parameter, plain
 from .index_maps import IndexMap, Shape
@@ -90,12 +90,12 @@ def number(value: bool | int | float, dtype: DType, shape: Shape = ()) -> Tensor
 
 
 def number_of(value: bool | int | float, dtype: DType) -> bool | int | float:
-    """A number as one of a type. Raises UsageError where an integer type has no such number."""
+    """A number as one of a type. Raises NumberRangeError where an integer type has no such number."""
     if not dtype.is_int:
         return bool(value) if dtype is bool_ else float(value)
     lo, hi = dtype.limits
     if value != value or not lo <= (found := int(max(min(value, 2.0**70), -(2.0**70)))) <= hi:
-        raise UsageError(f"{value} is no {dtype} ({lo} to {hi})")
+        raise NumberRangeError(f"{value} is no {dtype} ({lo} to {hi})")
     return found
 
 

@@ -103,15 +103,18 @@ def as_reals(array: Array, kind: DType | None = None) -> Array:
 
 def pairs_of(array: Array) -> Array:
     """A complex array as reals, with a last dimension of 2: its memory, or a copy of one with gaps."""
-    import numpy as np
-
-    return np.ascontiguousarray(array).reshape(-1).view(array.real.dtype).reshape(*array.shape, 2)
+    if not array.flags.c_contiguous:
+        array = array.copy("C")
+    pairs: Array = array[..., None].view(array.dtype.char.lower())
+    return pairs
 
 
 def as_complex(array: Array) -> Array:
     """The other way round."""
-    kind = "D" if array.dtype.char == "d" else "F"
-    return array.reshape(-1).view(kind).reshape(array.shape[:-1])
+    if array.strides[-1] != array.itemsize:
+        array = array.copy("C")
+    numbers: Array = array.view(array.dtype.char.upper())[..., 0]
+    return numbers
 
 
 def memory_of(array: Array, kind: DType | None = None, device: str = "cpu") -> TensorNode:
@@ -603,7 +606,7 @@ RULES: dict[Rule, Rule] = {
     R.sum: both(R.sum), R.mean: both(R.mean), R.var: var, R.std: lambda *a, **k: E.sqrt(var(*a, **k)), R.prod: _product("prod"),
     R.cumulative_sum: both(R.cumulative_sum), R.cumsum: both(R.cumsum), R.cumulative_prod: _product("cumprod"), R.cumprod: _product("cumprod"),
     **{f: both(f) for f in (
-        J.concat, J.stack, J.roll, J.tile, J.repeat,
+        J.concat, J.stack, J.roll, J.tile, J.repeat, J.diag,
         C.tril, C.triu, I.getitem, I.take, I.take_along_axis, L.trace,
     )},
     J.pad: both(J.pad, 0, 2), J.diff: _diff, I.setitem: _setitem,

@@ -10,7 +10,7 @@ from math import log as ln
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ir.dtypes import DType, DTypeLike, bool_, float64, int8
-from ...ir.errors import DTypeError, UsageError
+from ...ir.errors import DTypeError, NumberRangeError, UsageError
 from ..graph.captured_numbers import whole
 from ..graph.index_maps import Shape
 from ..graph.nodes import HostCall, TensorNode, constant_of
@@ -67,7 +67,7 @@ def _fits(name: str, value: Scalar, dtype: DType) -> None:
     if dtype.is_int and isinstance(value, int) and not isinstance(value, bool):
         lo, hi = dtype.limits
         if not lo <= value <= hi:
-            raise UsageError(f"{name}: {value} is no {dtype} ({lo} to {hi}): cast the tensor to a wider type")
+            raise NumberRangeError(f"{name}: {value} is no {dtype} ({lo} to {hi}): cast the tensor to a wider type")
 
 
 def binary(op: str, a: Operand, b: Operand) -> TensorNode:
@@ -162,12 +162,41 @@ def _ordered(name: str, text: str, op: str, swapped: bool = False) -> Callable[[
     """The comparison `op`; of bools, False is less than True."""
 
     def function(x1: Operand, x2: Operand, /) -> TensorNode:
-        x, y = _typed(name, *((x2, x1) if swapped else (x1, x2)))
+        first, second = (x2, x1) if swapped else (x1, x2)
+        above = _beyond(first, second) or -_beyond(second, first)
+        if above:
+            return _everywhere(above > 0, first, second)
+        x, y = _typed(name, first, second)
         if x.dtype is bool_:
             return elementwise("and" if op == "lt" else "or", ~x, y)
         return elementwise(op, x, y)
 
     return _named(function, name, text)
+
+
+def _equality(name: str, text: str, op: str) -> Callable[[Operand, Operand], TensorNode]:
+    """Whether operands are equal ("eq") or not ("ne")."""
+
+    def function(x1: Operand, x2: Operand, /) -> TensorNode:
+        if _beyond(x1, x2) or _beyond(x2, x1):
+            return _everywhere(op == "ne", x1, x2)
+        return elementwise(op, *_typed(name, x1, x2))
+
+    return _named(function, name, text)
+
+
+def _beyond(x: Operand, number: Operand) -> int:
+    """1 where a Python integer is above all numbers of an integer tensor's type, -1 where it is below all of them, else 0."""
+    if not isinstance(x, TensorNode) or not x.dtype.is_int or type(number) is not int:
+        return 0
+    low, high = x.dtype.limits
+    return (number > high) - (number < low)
+
+
+def _everywhere(value: bool, *operands: Operand) -> TensorNode:
+    """A truth value in the shape of the operand that is a tensor."""
+    (shape,) = (o.shape for o in operands if isinstance(o, TensorNode))
+    return const(value, bool_, shape)
 
 
 def _rounding(op: str, text: str) -> Callable[[TensorNode], TensorNode]:
@@ -221,8 +250,8 @@ maximum = _binary("maximum", "The larger of both; NaN where either is.", "max")
 minimum = _binary("minimum", "The smaller of both; NaN where either is.", "min")
 copysign = _binary("copysign", "|x1| with the sign of x2 (NaN counts as positive).", "copysign", floats)
 atan2 = _binary("atan2", "The angle of the point (x2, x1), in [−π, π].", "atan2", floats)
-equal = _binary("equal", "x1 = x2.", "eq", _typed)
-not_equal = _binary("not_equal", "x1 ≠ x2.", "ne", _typed)
+equal = _equality("equal", "x1 = x2.", "eq")
+not_equal = _equality("not_equal", "x1 ≠ x2.", "ne")
 less = _ordered("less", "x1 < x2.", "lt")
 less_equal = _ordered("less_equal", "x1 ≤ x2.", "le")
 greater = _ordered("greater", "x1 > x2.", "lt", swapped=True)
@@ -284,7 +313,9 @@ def sign(x: TensorNode, /) -> TensorNode:
 
 
 def clip(x: TensorNode, /, min: Operand | None = None, max: Operand | None = None) -> TensorNode:
-    """`x` kept in [min, max], in the type of `x`. Where min > max it is max, as in NumPy."""
+    """`x` kept in [min, max], in the type of `x`. Where min > max it is max, as in NumPy. Raises UsageError for bools between numbers."""
+    if x.dtype is bool_ and any(type(b) in (int, float) for b in (min, max)):
+        raise UsageError("clip of bools between numbers: cast them to a type of numbers")
     limits = [rounded(b, x.dtype) if isinstance(b, TensorNode) else None if b is None else _bound(x, b) for b in (min, max)]
     x, *given = together("clip", x, *(b for b in limits if b is not None), dtype=x.dtype)
     low, high = (given.pop(0) if b is not None else None for b in limits)

@@ -164,6 +164,8 @@ def _symbolic_pick(s: slice, n: int) -> Pick:
 
 
 def _item(i: Any) -> Any:
+    if isinstance(i, range):
+        i = list(i)
     if i is None or i is Ellipsis or isinstance(i, TensorNode):
         if isinstance(i, TensorNode) and not (i.dtype.is_int or i.dtype is bool_):
             raise IndexError(f"indices are integers or masks, not {i.dtype}")

@@ -20,7 +20,7 @@ from ..leaves import from_data, from_numpy, values
 from .creation import all_of, along, bound_tests, shape_of
 from .elementwise import choose, common_type
 from .indexing import take
-from .movement import dims, expand_dims, part
+from .movement import diagonal, dims, expand_dims, part
 
 
 def pad(
@@ -40,6 +40,18 @@ def pad(
     sizes = enumerate(zip(x.shape, pairs))
     inside = all_of([t for d, (n, (b, _)) in sizes for t in bound_tests(along(out.shape[d], out.shape, d), b, b + n, out.shape[d])])
     return out if inside is None else choose(inside, out, value)
+
+
+def diag(x: TensorNode, /, k: int = 0) -> TensorNode:
+    """A matrix of zeros with a vector on its diagonal `k`; of a matrix, that diagonal. Raises UsageError for other ranks."""
+    if len(x.shape) not in (1, 2):
+        raise UsageError(f"diag of {list(x.shape)}: it needs one dimension or two")
+    if len(x.shape) == 2:
+        return diagonal(x, k)
+    by_row = pad(x, [(max(-k, 0), max(k, 0))])
+    shape = by_row.count, by_row.count
+    on = along(by_row.count, shape, 1).eq(along(by_row.count, shape, 0) + k)
+    return choose(on, expand(reshape(by_row, (by_row.count, 1)), shape), False if x.dtype is bool_ else 0)
 
 
 def _continued(x: TensorNode, pairs: Sequence[tuple[int, int]], mode: str) -> TensorNode:

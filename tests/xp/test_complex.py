@@ -188,3 +188,16 @@ def test_an_array_of_a_short_complex_tensor_is_complex() -> None:
     a = np.arange(3) + 1j
     for t in (Tensor(a) * 2.0, (Tensor(a) + a)[1:], xp.sum(Tensor(a))):
         assert np.asarray(t).dtype == np.complex128 and np.array_equal(np.asarray(t), t.numpy())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_views_as_parts(kind: str) -> None:
+    """Complex numbers as reals in the last dimension, and the other way round, before they are computed too."""
+    x = numbers(3, 4, kind=kind)
+    real = x.real.dtype
+    same(lambda t: t.view(real), x)
+    same(lambda t: (t + 1).view(str(real)).view(kind), x)
+    same(lambda t: t.view(kind), x.view(real)[:, 2:])
+    same(lambda t: xp.diag(t, k=1), x[:, 1], known=lambda a: np.diag(a, 1))
+    with pytest.raises(tw.UsageError, match="memory is read as one type"):
+        Tensor(x.view(real)[:, 1:]).view(kind)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+import operator
+import pickle
 import subprocess
 import sys
 from array import array
@@ -299,3 +301,72 @@ def test_parts_of_an_iteration_are_views_and_make_no_node() -> None:
     second[1] = 8.0
     assert t.known is not None and second[0] == 7.0 and t[1, 1] == 8.0 and first.shape == (3,) and len(list(parts)) == 2
     assert [float(x) for x in t[0]] == first.tolist()
+
+
+@pytest.mark.parametrize("kind", ["bool", "int8", "uint64", "float32", "float64", "bfloat16", "complex64"])
+def test_types_are_instances_of_numpys_class_of_types(kind: str) -> None:
+    """Libraries ask so before they look further: xarray knew no missing value, and skipped no NaN of chunks."""
+    ours = xp.zeros(1, dtype=kind).dtype
+    theirs = np.dtype(ours)
+    assert isinstance(ours, np.dtype) and copy.copy(ours) is ours and pickle.loads(pickle.dumps(ours)) is ours
+    for name in ("char", "num", "str", "names", "byteorder", "itemsize", "kind" if kind != "bfloat16" else "num"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert not hasattr(ours, "shape") and not hasattr(ours, "other")
+
+
+def test_types_of_numpys_numbers_count_as_types() -> None:
+    assert xp.result_type(np.float64(1)) is xp.float64 and xp.result_type(np.int8(1), xp.float32) is xp.float32
+    assert xp.result_type(xp.float32, 1.0) is xp.float32 and xp.result_type(np.float64(1), xp.float32, 2.0) is xp.float64
+
+
+@pytest.mark.parametrize("k", [0, 1, -2])
+def test_diag(k: int) -> None:
+    """Vectors become matrices, and matrices their diagonals; in captured functions too."""
+    for given in (A[0], A, np.arange(3), np.array([True, False, True])):
+        same(np.diag(Tensor(given), k), np.diag(given, k))
+        same(xp.diag(Tensor(given), k=k), np.diag(given, k))
+    same(tw.jit(lambda x: xp.diag(x, k=k) + 1)(Tensor(A[0])), np.diag(A[0], k) + 1)
+    with pytest.raises(UsageError, match="one dimension or two"):
+        xp.diag(Tensor(A[None]))
+
+
+def test_logspace() -> None:
+    same(xp.logspace(-3, 1, 7, dtype=xp.float64), np.logspace(-3, 1, 7))
+    same(xp.logspace(0.0, 3.0, 4, base=2.0, endpoint=False, dtype="float64"), np.logspace(0, 3, 4, base=2.0, endpoint=False))
+
+
+def test_libraries_pass_on_what_says_nothing() -> None:
+    same(xp.any(Tensor(A) > 0, axis=0, out=None), (A > 0).any(0))
+    same(np.searchsorted(Tensor(np.sort(A[0])), 0.5), np.searchsorted(np.sort(A[0]), 0.5))
+    same(Tensor(np.sort(A[0])).searchsorted(B[0], side="right"), np.sort(A[0]).searchsorted(B[0], side="right"))
+
+
+COMPARISONS = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
+
+
+@pytest.mark.parametrize("kind, number", [("int8", 300), ("uint8", 256), ("uint8", -1), ("int64", 10**30), ("uint64", -(2**63))])
+def test_numbers_beyond_a_type_compare_as_numbers(kind: str, number: int) -> None:
+    array = np.arange(4, dtype=kind)
+    for compare in COMPARISONS:
+        same(compare(Tensor(array), number), compare(array, number))
+        same(compare(number, Tensor(array)), compare(number, array))
+        same(tw.jit(lambda x, compare=compare: compare(x, number) & (x > 1))(Tensor(array)), compare(array, number) & (array > 1))
+
+
+def test_numbers_beyond_a_type_are_overflows_elsewhere() -> None:
+    for call in (lambda x: x + 300, lambda x: x.__iadd__(300), lambda x: x.__setitem__(0, 10**30), lambda x: x & -129):
+        with pytest.raises(OverflowError) as found:
+            call(Tensor(np.arange(3, dtype=np.int8)))
+        assert isinstance(found.value, UsageError)
+    with pytest.raises(UsageError, match="clip of bools"):
+        Tensor(np.array([True])).clip(2, 5)
+
+
+def test_ranges_are_indices() -> None:
+    x = A.copy()
+    same(Tensor(A)[range(1, 3)], A[range(1, 3)])
+    same(Tensor(A)[:, range(0)], A[:, range(0)])
+    x[range(2), range(2)] = 7
+    t = Tensor(A.copy())
+    t[range(2), range(2)] = 7
+    same(t, x)
