@@ -471,8 +471,16 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
         at = best_of(next(g for g in order if not g.image))
     tall = max(map(extent, c.rows), default=1)
     few = () if tall > FEW_ROWS or _tall_and_narrow(c, target) else (_stream, _few) if tall <= STREAMED_ROWS else (_few,)
-    for change in (*few, _where_it_lies, *(() if windows and not c.plain else (_cut, _over_rows, _tile))):
+    # (of windows that are strides apart, each vector is put together by shuffles, which the closed form leaves out)
+    tiles = (_cut, _over_rows, _tile) if c.plain or not windows else (_tile, _tile) if _strided(c) else ()
+    for change in (*few, _where_it_lies, *tiles):
         at = best_of(change(at, [g for g in order if g not in asked]))
+
+
+def _strided(c: Contraction) -> bool:
+    """Whether neighbours along the lane axis read elements of the wide operand that are no neighbours."""
+    found = (strides_of(b, i).get(c.lane, 1) for b, i, _ in loads(c.nest.expr) if b is c.wide)
+    return any(isinstance(stride, int) and abs(stride) > 1 for stride in found)
 
 
 def _row(c: Contraction) -> Node | None:
