@@ -382,7 +382,8 @@ def _described(v: ValueInfoProto, is_input: bool) -> OnnxValue:
     t = v.type.tensor_type
     shape: tuple[int | str | None, ...] | None = None
     if t.HasField("shape"):
-        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in t.shape.dim)
+        # (some exporters write an open size as -1)
+        shape = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or None for d in t.shape.dim)
     kind = NUMPY.get(t.elem_type)
     return OnnxValue(v.name, str(kind) if kind is not None else type_name(t.elem_type), shape)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from .model import OnnxModel, OnnxValue, load
 
 UNKNOWN = 1
 """A size that neither the model nor the caller says."""
+MOST_MADE_UP = 2**28
+"""Elements of an input for which numbers are made up."""
 
 
 def tune(
@@ -51,6 +54,8 @@ def _made_up(v: OnnxValue, sizes: Mapping[str, int], random: np.random.Generator
         raise UsageError(f"the model does not say how many axes {v.name!r} has: give it as a feed")
     shape = [n if isinstance(n, int) else sizes.get(n or "", UNKNOWN) for n in v.shape]
     kind = next(t for t in NUMPY.values() if str(t) == v.dtype)
+    if prod(shape) > MOST_MADE_UP:
+        raise UsageError(f"{v.name!r} has {' × '.join(map(str, shape))} elements, more than can be made up here: give it as a feed")
     if kind.kind in "iub":
         return random.integers(0, 2, shape).astype(kind)
     return random.standard_normal(shape).astype(np.float32).astype(kind)

@@ -24,6 +24,7 @@ from tilewright.ir import TilewrightError, UsageError
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402  # needs onnx
 from tilewright.bridges import onnx as bridge  # noqa: E402
+from tilewright.bridges.onnx.tuning import made_up  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 F32 = TensorProto.FLOAT
@@ -391,6 +392,17 @@ def test_sizes_without_bounds_are_refused() -> None:
     proto = model_of(nodes, [value("x", [3])], [value("y", [3])], {"n": np.array([2**40, 2**20])})
     with pytest.raises(TilewrightError):
         bridge.load(proto)(np.ones(3, np.float32))
+
+
+def test_an_open_size_may_be_written_as_a_negative_one_and_inputs_have_a_largest_size() -> None:
+    def relu(n: int) -> bridge.OnnxModel:
+        return bridge.load(model_of([helper.make_node("Relu", ["x"], ["y"])], [value("x", [n, 2])], [value("y", None)]))
+
+    model = relu(-1)
+    assert model.inputs[0].shape == (None, 2) and model(np.ones((3, 2), np.float32)).shape == (3, 2)
+    assert made_up(model, {})["x"].shape == (1, 2)
+    with pytest.raises(UsageError, match=f"'x' has {2**62} × 2 elements"):
+        made_up(relu(2**62), {})
 
 
 @pytest.mark.slow
