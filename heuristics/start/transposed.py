@@ -8,7 +8,7 @@ from ...ir.kernel import Kernel
 from ...ir.node import Node
 from ...opts.access import accesses
 from ...opts.analysis.structure import extent, nests, shared_axes
-from ...opts.defaults import site_name
+from ...opts.defaults import fit, site_name
 from ...opts.memory_limits import buffer_bytes, is_far
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
@@ -50,7 +50,9 @@ def _transposed(kernel: Kernel, target: Target, lanes: int) -> list[Opts]:
         along = next((a for x in read for a, st in x.strides.items() if st == 1 and a is not into), None)
         if into is None or along is None or min(extent(into), extent(along)) < lanes:
             continue
-        cuts = (opt("UPCAST", site_name(into), lanes), opt("UPCAST", site_name(along), lanes))
+        cuts = tuple(
+            opt("UPCAST", site_name(a), fit(extent(a), lanes)) for a in (into, along)
+        )  # (whole vectors of 33 places would be refused)
         free = [a for a in shared_axes(kernel) if a not in (into, along)]
         size, buffer = n.store.buffer.dtype.size, n.store.buffer
         if size >= 4:  # transposed in registers; pieces of whole lines are written past the caches where the output will not stay there

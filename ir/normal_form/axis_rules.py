@@ -334,9 +334,52 @@ def _interleaving(kernel: Kernel) -> Iterator[tuple[Node, int]]:
                 yield a, max(sizes)
 
 
+def join_dimensions(kernel: Kernel) -> Kernel:
+    """The kernel with two dimensions of a buffer joined that are read everywhere by the quotient and the remainder of one index, as the
+    rows and columns of images are whose pixels were made rows of a matrix; itself where there are none."""
+    found = next(_digits(kernel), None)
+    return kernel if found is None else _JoinDimensions(kernel, *found).run()
+
+
+def _digits(kernel: Kernel) -> Iterator[tuple[Buffer, int]]:
+    """Buffers that are only read so, each with the first of its two dimensions."""
+    reads: dict[Buffer, list[tuple[Node, ...]]] = {}
+    for b, indices, _ in loads(*kernel.expressions()):
+        reads.setdefault(b, []).append(indices)
+    for b in {s.buffer for s in kernel.stores}:
+        reads.pop(b, None)
+    for b, every in reads.items():
+        for d in range(len(b.shape) - 1):
+            if (b.name, d + 1) not in kernel.unproved and all(_of_digits(b.shape, i, d) is not None for i in every):
+                yield b, d
+
+
+def _of_digits(shape: tuple[Extent, ...], indices: tuple[Node, ...], d: int) -> Node | None:
+    """The index in the joined dimension: x, or x % (m * n), of x // n, or x // n % m, and x % n."""
+    (m, n), (high, low) = shape[d : d + 2], indices[d : d + 2]
+    if not isinstance(m, int) or not isinstance(n, int) or low.op != "mod" or low.arg != n:
+        return None
+    x = low.src[0]
+    whole = ix.floordiv(x, n)
+    return x if high is whole else ix.mod(x, m * n) if high is ix.mod(whole, m) else None
+
+
+class _JoinDimensions(Rewriter):
+    """Two dimensions of a buffer become one."""
+
+    def __init__(self, kernel: Kernel, buffer: Buffer, d: int) -> None:
+        super().__init__(kernel)
+        self.joined, self.d = buffer, d
+        self.buffers = {buffer: replace(buffer, shape=_joined(buffer.shape, d))}
+
+    def indices(self, buffer: Buffer, indices: tuple[Node, ...]) -> tuple[Node, ...]:
+        both = _of_digits(buffer.shape, indices, self.d) if buffer == self.joined else None
+        return indices if both is None else (*indices[: self.d], both, *indices[self.d + 2 :])
+
+
 def split_flattened(kernel: Kernel) -> Kernel:
-    """The kernel with the first axis split of which a sum of products reads quotients and remainders, as the channels of a convolution in
-    groups are; itself where there is none."""
+    """The kernel with the first axis split whose quotients and remainders are read, as the channels of a convolution in groups are, or
+    pixels that became rows; itself where there is none."""
     found = next(_flattened(kernel), None)
     return kernel if found is None else _Split(kernel, *found).run()
 
@@ -347,26 +390,30 @@ end of each group."""
 
 
 def _flattened(kernel: Kernel) -> Iterator[tuple[Node, int]]:
-    """Axes that are divided by one size alone wherever they are divided, with that size."""
-    if not all(isinstance(item, Value) for item in kernel.body):
+    """Axes of sums of products, and those that no store has last, that are divided by one size alone wherever they are divided, with that
+    size."""
+    if any(isinstance(v.expr, Scan) for v in kernel.values.values()):
         return
     everything = list(walk(*kernel.expressions()))
     refs = [n for n in everything if n.op == "ref"]
     read_at = {n for e in (*(v.body for v in kernel.values.values()), *(s.expr for s in kernel.stores)) for n in walk(e)}
-    for v in kernel.values.values():
-        if not isinstance(v.expr, Reduce) or v.expr.expr.op != "mul":
+    products = {a: None for v in kernel.values.values() if isinstance(v.expr, Reduce) and v.expr.expr.op == "mul" for a in v.axes}
+    last = {s.axes[-1] for s in kernel.stores if s.axes}
+    outer = dict.fromkeys(a for s in kernel.stores for a in s.axes if a not in last and not s.combine)
+    kept = _ordered(kernel) | set(() if kernel.blocks is None else kernel.blocks.axes)
+    for a in products | outer:
+        if not isinstance(a.arg.extent, int) or a.arg.family in kept or len(kernel.families[a.arg.family]) > 1:
             continue
-        for a in v.axes:
-            if not isinstance(a.arg.extent, int) or len(kernel.families[a.arg.family]) > 1:
-                continue
-            divided = [n for n in everything if n.op in ("div", "mod") and n.dtype is index and a in axes_of(n)]
-            sizes = {int(n.arg) for n in divided}
-            read = all(i is a for n in refs for i, b in zip(n.src, kernel.values[n.arg].axes, strict=True) if b is a)
-            (size,) = sizes if len(sizes) == 1 else (0,)
-            if size > LANES // 2 and size % LANES and not any(n in read_at for n in divided):
-                continue
-            if read and 1 < size < a.arg.extent and a.arg.extent % size == 0 and all(n.src[0] is a for n in divided):
-                yield a, size
+        divided = [n for n in everything if n.op in ("div", "mod") and n.dtype is index and a in axes_of(n)]
+        sizes = {int(n.arg) for n in divided}
+        read = all(i is a for n in refs for i, b in zip(n.src, kernel.values[n.arg].axes, strict=True) if b is a)
+        (size,) = sizes if len(sizes) == 1 else (0,)
+        if size > LANES // 2 and size % LANES and not any(n in read_at for n in divided):
+            continue
+        if a not in products and size <= LANES // 2:
+            continue
+        if read and 1 < size < a.arg.extent and a.arg.extent % size == 0 and all(n.src[0] is a for n in divided):
+            yield a, size
 
 
 class _Split(Rewriter):

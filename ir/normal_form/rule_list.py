@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ..kernel import Kernel
-from .axis_rules import drop_units, drop_unread, merge_axes, separate_families, split_by_parity, split_flattened
+from .axis_rules import drop_units, drop_unread, join_dimensions, merge_axes, separate_families, split_by_parity, split_flattened
 from .idiom_rules import count_bits, extremes_by_rows
 from .masked_weights import mask_weights
 from .named_values import name_repeated, name_windowed
@@ -97,6 +97,14 @@ RULES = (
         "y[i] = where(i % 2 == 0, a[i // 2], b[i // 2])",
         "y[2*i + p] = where(p == 0, a[i], b[i])",
         "each application leaves an axis less that a remainder is taken of",
+        again=True,
+    ),
+    NormalRule(
+        "join dimensions",
+        join_dimensions,
+        "y[i] = x[i // 5 % 7, i % 5], x of 7 × 5",
+        "y[i] = x[i % 35], x of 35",
+        "each application leaves a dimension less",
         again=True,
     ),
     NormalRule(

@@ -122,19 +122,26 @@ def inside_windows(shape: Shape, w: WindowLayout) -> TensorNode | None:
 
 def reached(x: TensorNode, w: WindowLayout, by_tap: bool = False) -> TensorNode:
     """The transpose of `windows`: (…, windows) → (…, sizes, kernel): element (i, k) is x at (i + padding − k·dilation) / stride, 0 where
-    that is not whole or not inside. `by_tap`: x has numbers for each tap, (…, kernel, windows)."""
+    that is not whole or not inside. `by_tap`: x has numbers for each tap, (…, kernel, windows); of windows that do not overlap along a
+    dimension the one tap that reaches i is taken, and `kernel` is 1 there."""
     rank = len(w.sizes)
     lead = x.shape[: len(x.shape) - (2 * rank if by_tap else rank)]
-    shape = (*lead, *w.sizes, *w.kernel)
+    alone = [by_tap and n <= s and w.dilation[d] == 1 for d, (n, s) in enumerate(zip(w.kernel, w.stride))]
+    shape = (*lead, *w.sizes, *(1 if one else n for one, n in zip(alone, w.kernel)))
     axes = maps.placeholder_axes(shape)
-    at, mask = [*axes[: len(lead)], *(axes[len(lead) + rank :] if by_tap else ())], node_const(True)
+    places, taps, mask = [], [], node_const(True)
     for d, n in enumerate(x.shape[len(x.shape) - rank :]):
         i, k = axes[len(lead) + d], axes[len(lead) + rank + d]
-        moved = ix.add(ix.add(i, k, -w.dilation[d]), node_const(w.padding[d][0]))
-        place = ix.floordiv(moved, w.stride[d])
-        at.append(place)
-        mask = mask & ix.mod(moved, w.stride[d]).eq(0) & (place >= 0) & (place < number(n))
-    return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at), _mask(mask)))
+        first = ix.add(i, node_const(w.padding[d][0]))
+        k = ix.mod(first, w.stride[d]) if alone[d] else k
+        moved = ix.add(first, k, -w.dilation[d])
+        place = ix.floordiv(first if alone[d] else moved, w.stride[d])
+        taps.append(k)
+        places.append(place)
+        there = k < w.kernel[d] if alone[d] else ix.mod(moved, w.stride[d]).eq(0)
+        mask = mask & there & (place >= 0) & (place < number(n))
+    at = (*axes[: len(lead)], *(taps if by_tap else ()), *places)
+    return view(x, maps.IndexMap(shape, x.shape, axes, at, _mask(mask)))
 
 
 def _mask(mask: Node) -> Node | None:
@@ -195,7 +202,9 @@ def _scattered(x: TensorNode, weight: TensorNode, w: WindowLayout, groups: int) 
     taken = reshape(weight, (x.shape[1], taps * weight.shape[1]))
     each = reshape(matmul(_permute(taken, (1, 0)), pixels), (weight.shape[1], *w.kernel, x.shape[0], *space))
     each = _permute(each, (1 + rank, *range(1 + rank), *range(2 + rank, 2 + 2 * rank)))
-    return reshape(reduce("add", reached(each, w, True), range(2 + rank, 2 + 2 * rank)), (x.shape[0], 1, weight.shape[1], *w.sizes))
+    each = reached(each, w, True)
+    over = [d for d in range(2 + rank, 2 + 2 * rank) if each.shape[d] != 1]
+    return reshape(reduce("add", each, over) if over else each, (x.shape[0], 1, weight.shape[1], *w.sizes))
 
 
 def _ungrouped(x: TensorNode) -> TensorNode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tilewright import named_kernels
 from tilewright.heuristics import starts
 from tilewright.ir import KernelBuilder
@@ -60,3 +61,9 @@ def test_a_transposed_output_may_leave_in_whole_lines() -> None:
     past = [opts for opts in found[:4] if has_streams(opts)]
     assert past and found[0] not in past
     assert ("UPCAST", "m", 16) in {(o.op, str(o.on), o.arg) for o in past[0]}, "64 bytes of float32"
+
+
+@pytest.mark.parametrize("m", [33, 36])
+def test_rows_of_no_whole_vectors_are_transposed_in_blocks(m: int) -> None:
+    found = starts(named_kernels.make("transpose", {"m": m, "n": 391}, "float32"), named("x86-64-v4"), 1)
+    assert {("UPCAST", "m", 8), ("UPCAST", "n", 16)} <= {(o.op, str(o.on), o.arg) for o in found[0]}

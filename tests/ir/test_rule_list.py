@@ -126,6 +126,20 @@ def products_in_groups():
     return kb.build()
 
 
+def pixels_as_rows(product=False):
+    """The pixels of two images are the rows of a matrix, which is stored, or multiplied."""
+    kb = KernelBuilder("pixels_as_rows")
+    i, c, k = kb.axis("i", 2 * 13 * 11), kb.axis("c", 3), kb.axis("k", 4)
+    x, w = kb.input("x", (2, 3, 13, 11), float32), kb.input("w", (3, 4), float32)
+    pixel = i // 143, i // 11 % 13, i % 11
+    if product:
+        total = kb.sum("total", (i, k), c, x[pixel[0], c, pixel[1], pixel[2]] * w[c, k])
+        kb.store("y", float32, (286, 4), (i, k), total[i, k])
+    else:
+        kb.store("y", float32, (286, 3), (i, c), x[pixel[0], c, pixel[1], pixel[2]] + 1.0)
+    return kb.build()
+
+
 EXAMPLES = {
     "drop unread values": unread,
     "drop axes of extent 1, fold constants": lambda: named_kernels.make("matvec", {"m": 8, "n": 1}),
@@ -138,6 +152,7 @@ EXAMPLES = {
     "mask weights": one_mask,
     "split by residue": spaced_taps,
     "split by parity": lambda: pointwise(lambda i, a, b: where((i % 2).eq(0), a[i // 2], b[i // 2]), ("a", float32), ("b", float32)),
+    "join dimensions": pixels_as_rows,
     "split flattened axes": products_in_groups,
     "count bits": lambda: pointwise(lambda i, x: counted_bits(x[i]), ("x", uint32), dtype=uint32),
     "narrow sums": sum_of_pixels,
@@ -171,6 +186,17 @@ def test_a_sum_of_one_term_is_that_term_where_it_is_there_for_certain(places, ax
     given = {b.name: np.random.default_rng(1).standard_normal([int(n) for n in b.shape]).astype(np.float32) for b in kernel.inputs}
     (a,), (b,) = evaluate(kernel, given).values(), evaluate(normal, given).values()
     np.testing.assert_array_equal(a, b.reshape(a.shape))
+
+
+@pytest.mark.parametrize("product", [False, True])
+def test_images_whose_pixels_are_rows_are_read_without_divisions(product):
+    kernel = pixels_as_rows(product)
+    normal = normalise(kernel)
+    assert not [n for n in walk(*normal.expressions()) if n.op in ("div", "mod")]
+    given = {b.name: np.random.default_rng(1).standard_normal([int(n) for n in b.shape]).astype(np.float32) for b in kernel.inputs}
+    joined = {b.name: given[b.name].reshape([int(n) for n in b.shape]) for b in normal.inputs}
+    (a,), (b,) = evaluate(kernel, given).values(), evaluate(normal, joined).values()
+    np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("name", EVERY)

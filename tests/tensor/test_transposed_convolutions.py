@@ -139,6 +139,18 @@ def test_many_channels_of_few_elements_are_multiplied_before_windows_are_added(n
     assert len(call_list([nn.conv_transpose(Tensor(x[:, 0, :16].astype(np.float32)), weights[:16], **how).node]).calls) == 1
 
 
+@pytest.mark.parametrize(("kernel", "stride", "padding", "extra"), [((2, 5), (2, 5), (0, 0), (0, 0)), ((1, 2), (3, 4), (1, 0), (2, 1))])
+def test_taps_of_windows_that_do_not_overlap_are_not_summed(kernel: Shape, stride: Shape, padding: Shape, extra: Shape) -> None:
+    rng = np.random.default_rng(2)
+    x, w = rng.standard_normal((2, 64, 3, 4)), rng.standard_normal((64, 3, *kernel))
+    how = {"stride": stride, "padding": padding, "output_padding": extra}
+    made = nn.conv_transpose(Tensor(x.astype(np.float32)), Tensor(w.astype(np.float32)), **how)
+    calls = call_list([made.node]).calls
+    sums = [v for c in calls for v in c.kernel.values.values() if v.reduce_axes]
+    assert len(calls) == 2 and len(sums) == 1
+    close(made, oracle(x, w, stride, padding, extra, (1, 1), 1))
+
+
 @pytest.mark.parametrize(("n", "kernel", "stride", "dilation"), [(1, 4, 2, 1), (2, 3, 2, 1), (2, 2, 2, 2), (3, 3, 3, 1), (2, 5, 3, 2)])
 def test_zeros_are_not_multiplied(n: int, kernel: int, stride: int, dilation: int) -> None:
     """One kernel, which has at most the products of taps rounded up to whole classes, and no test of a remainder in its sum."""
