@@ -54,15 +54,18 @@ class AskProgram(Strategy):
             root = self.space.state(())
             question["options"] = [short(a) for a in self.space.actions(root)] if root is not None else []
         self.first, self.told = False, []
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it has ended; what it said before that is read
             self.program.stdin.write(json.dumps(question) + "\n")
             self.program.stdin.flush()
-            answer = json.loads(self.program.stdout.readline() or "null")
-        except (OSError, ValueError) as e:
-            print(f"{PROGRAM}: no answer that can be read: {e}", file=sys.stderr)
+        line = self.program.stdout.readline()
+        try:
+            answer = json.loads(line or "null")
+        except ValueError:
             answer = None
         if not isinstance(answer, list):
             self.misses = ROUNDS  # it has ended, or does not speak this language
+            said = f"{line.strip()[:100]!r} is no list of schedules" if line else "the program has ended"
+            print(f"{PROGRAM}: {said}; it is not asked again", file=sys.stderr)
             return []
         return [text for text in answer if isinstance(text, str)]
 
@@ -90,7 +93,7 @@ class AskProgram(Strategy):
 
     @property
     def done(self):
-        return self.misses >= ROUNDS or self.program.poll() is not None
+        return self.misses >= ROUNDS
 
     def close(self):
         self.program.kill()

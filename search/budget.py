@@ -116,12 +116,13 @@ class Budget:
             if not 0 < float(share[1]) <= 1:
                 raise UsageError(f"{text!r}: the share of the roofline is more than 0 and at most 1, such as 0.95-roofline")
             return replace(given, stop_at=float(share[1]))
-        if budget is not None:
-            raise UsageError(f"--until {text} and --budget {budget} are both times; give one of them")
         try:
-            return replace(limits, seconds=parse_seconds(text))
+            seconds = parse_seconds(text)
         except UsageError:
             raise UsageError(f"{text!r} is no end of a search: write plateau, 0.95-roofline or a time such as 5m") from None
+        if budget is not None:
+            raise UsageError(f"--until {text} and --budget {budget} are both times; give one of them")
+        return replace(limits, seconds=seconds)
 
     def __str__(self) -> str:
         parts = [written(self.seconds)] if self.seconds is not None else []

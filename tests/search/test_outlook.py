@@ -81,6 +81,8 @@ def test_ends_of_a_search() -> None:
             Budget.until(bad)
     with pytest.raises(UsageError, match="both times"):
         Budget.until("5m", "2m")
+    with pytest.raises(UsageError, match="'lunch' is no end of a search"):
+        Budget.until("lunch", "2m")
 
 
 def test_a_budget_goes_first_by_weight_and_then_where_it_gains_most() -> None:

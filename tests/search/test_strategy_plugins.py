@@ -138,12 +138,18 @@ def test_a_program_proposes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert '"options": ["' in said and "cannot read 'nonsense'" in said and '"illegal here"' in said and '"known already"' in said
 
 
-def test_a_program_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: Space) -> None:
-    for command in ("true", f"{sys.executable} -c 'print(3)'"):
+def test_a_program_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], space: Space) -> None:
+    for command, said in (("true", "has ended"), ("echo 3", "'3' is no list"), ("echo I would unroll", "'I would unroll' is no list")):
         monkeypatch.setenv(PROGRAM, command)
         asker = AskProgram(space)
-        assert asker.ask(4) == [] and asker.done
+        asker.program.wait()
+        assert asker.ask(4) == [] and asker.done and said in capfd.readouterr().err
         asker.close()
+    monkeypatch.setenv(PROGRAM, """echo '["Um4 Un32"]'""")  # it ends before it is asked
+    asker = AskProgram(space)
+    asker.program.wait()
+    assert len(asker.ask(4)) == 1
+    asker.close()
     monkeypatch.setenv(PROGRAM, "no-such-program-anywhere")
     with pytest.raises(UsageError, match="does not start"):
         AskProgram(space)
