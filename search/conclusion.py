@@ -128,7 +128,7 @@ def conclude(
 ) -> Result:
     """Record what the finals found, the winner last, and make the result."""
     for m in decision.failed:
-        so_far.count(m)
+        so_far.count(m, "ok")
         recorder.add(m, "confirm")
     won = decision.winner
     start_opts, start_s = _start(so_far, decision)
@@ -380,7 +380,7 @@ class Deciding:
         fresh = [self.so_far.finalist(f.built, m) for f, m in zip(again, measured)]
         for f in fresh:
             if f.measurement.outcome not in ("ok", "slow"):
-                self.so_far.count(f.measurement)
+                self.so_far.count(f.measurement, "ok")
                 self.recorder.add(f.measurement, "again")
         self.so_far.settle(fresh)
 

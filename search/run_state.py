@@ -63,8 +63,10 @@ class RunState:
         """Best time in seconds (or score, where the search is about something else), infinity while there is none."""
         return math.inf if self.best is None else seconds(self.best)
 
-    def count(self, m: Measurement) -> None:
-        """One more of its outcome."""
+    def count(self, m: Measurement, instead: str = "") -> None:
+        """One more of its outcome, and one fewer of the outcome that it had at first."""
+        if self.counts[instead] > 0:
+            self.counts[instead] -= 1
         self.counts[str(m.outcome.value)] += 1
         if m.outcome not in ("ok", "slow") and m.detail:
             self.failures.setdefault(str(m.outcome.value), f"{short(m.opts)}: {m.detail}")

@@ -271,7 +271,7 @@ class TuningRun:
 
     def _conclude(self, m: Measurement, by: str) -> None:
         """Count, tell, record and report one outcome."""
-        self.so_far.count(m)
+        self.so_far.count(m, "ok" if by == "confirm" else "")
         if m.outcome != "illegal":
             self.meter.outlook.tell(seconds(m))
         if log.listens():
