@@ -6,8 +6,10 @@ al., "Dependence graphs and compiler optimizations", 1981) and keeps it in scrat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import prod
 
 from ...ir.dtypes import DType, bool_, index, uint8
 from ...program.facts import DefUse
@@ -20,6 +22,8 @@ ROWS = 8
 """Rows from which a loop before them pays."""
 DIVISION = 6
 """Additions that a unit does in the time of a division or a root."""
+PLACES: dict[str, Callable[[Sequence[int]], int]] = {"add": sum, "mul": prod, "min": min}
+"""What bounds of blocks are computed by."""
 SPARED = 4
 """Operations that each vector which is kept has to spare."""
 LINE = 64
@@ -35,10 +39,13 @@ def carry_over(program: Program, target: Target) -> None:
 
 @dataclass(slots=True)
 class _Column:
-    """The inner loop of one over rows: what is computed in it that rows have in common, in order, and what of that is kept."""
+    """The inner loop of one over rows, with its first step and its number of steps: what is computed in it that rows have in common, in order,
+    and what of that is kept."""
 
     rows: For
     loop: For
+    first: int
+    trips: int
     common: dict[Val, Instr]
     kept: list[Val] = field(default_factory=list)
 
@@ -54,22 +61,50 @@ class _Distribution:
             for body in bodies(s):
                 self.block(body)
             if isinstance(s, For) and self._trips(s) >= ROWS:
-                out += [loop for inner in s.body.stmts if isinstance(inner, For) for loop in self._split(s, inner)]
+                out += [made for loop, first, trips in self._inner(s) for made in self._split(s, loop, first, trips)]
             out.append(s)
         block.stmts = out
+
+    def _inner(self, rows: For) -> Iterator[tuple[For, int, int]]:
+        """The loops inside one over rows: (the loop, its first step, how many). One that is cut into blocks, as long chains of additions are, is
+        all of them together."""
+        for s in rows.body.stmts:
+            if not isinstance(s, For):
+                continue
+            begin = self.uses.number(s.lo)
+            if begin is None:
+                continue
+            yield s, begin, self._trips(s)
+            for loop in s.body.stmts if s.step == 1 else ():
+                if not isinstance(loop, For):
+                    continue
+                ends = [(self._place(loop.lo, s, i), self._place(loop.hi, s, i)) for i in range(begin, begin + self._trips(s))]
+                first, last = (ends[0][0], ends[-1][1]) if ends else (None, None)
+                if first is not None and last is not None and all(a[1] == b[0] for a, b in pairwise(ends)):
+                    yield loop, first, last - first
+
+    def _place(self, v: Val, blocks: For, step: int) -> int | None:
+        """What a bound is in a step of the loop over blocks, where it follows from that alone."""
+        if v is blocks.var:
+            return step
+        made = self.uses.made.get(v)
+        if made is None or (known := self.uses.number(v)) is not None or made.op not in PLACES:
+            return known if made is not None else None
+        args = [self._place(a, blocks, step) for a in made.args]
+        return None if None in args else PLACES[made.op]([a for a in args if a is not None])
 
     def _trips(self, loop: For) -> int:
         lo, hi = self.uses.number(loop.lo), self.uses.number(loop.hi)
         return 0 if lo is None or hi is None else -(-(hi - lo) // loop.step)
 
-    def _split(self, rows: For, loop: For) -> Iterator[For]:
+    def _split(self, rows: For, loop: For, first: int, trips: int) -> Iterator[Stmt]:
         """The loop that computes what rows have in common in an inner one, if there is enough of that."""
-        if loop.step != 1 or self._trips(loop) < 2:
+        if loop.step != 1 or trips < 2:
             return
-        column = _Column(rows, loop, self._common(rows, loop))
+        column = _Column(rows, loop, first, trips, self._common(rows, loop))
         self._keep(column)
         if column.kept and sum(size for _, size in self._arrays(column)) <= self.target.l2 // 4:
-            yield self._before(column)
+            yield from self._before(column)
 
     def _common(self, rows: For, loop: For) -> dict[Val, Instr]:
         """What is computed in the inner loop that depends on its variable alone, and on what was before the rows."""
@@ -100,7 +135,7 @@ class _Distribution:
         if kept and spared >= SPARED * len(kept):
             column.kept = kept
 
-    def _before(self, column: _Column) -> For:
+    def _before(self, column: _Column) -> list[Stmt]:
         """The loop over one row; the inner loop loads what it kept."""
         loop, common, depth = column.loop, column.common, column.rows.var.depth
         twin: dict[Val, Val] = {loop.var: self.uses.fresh(index, 1, depth)}
@@ -116,7 +151,9 @@ class _Distribution:
             self.program.scratch = base + size
             self._array(column, alike, (body, twin), (again, base))
         self._replace(column, again)
-        return For(loop.label, twin[loop.var], loop.lo, loop.hi, 1, [], [], body, [], [])
+        out: list[Stmt] = []
+        lo, hi = (self.uses.emit(out, "const", index, 1, depth - 1, (), n) for n in (column.first, column.first + column.trips))
+        return [*out, For(loop.label, twin[loop.var], lo, hi, 1, [], [], body, [], [])]
 
     def _arrays(self, column: _Column) -> Iterator[tuple[list[Val], int]]:
         """What is kept of one type, with the bytes of an array of it; vectors of one step lie together."""
@@ -124,19 +161,17 @@ class _Distribution:
         for v in column.kept:
             groups.setdefault((_held(v), v.lanes), []).append(v)
         for (dtype, lanes), alike in groups.items():
-            yield alike, self._trips(column.loop) * len(alike) * lanes * dtype.size
+            yield alike, column.trips * len(alike) * lanes * dtype.size
 
     def _array(self, column: _Column, alike: Sequence[Val], made: tuple[Block, dict[Val, Val]], again: tuple[Block, int]) -> None:
         """Store some values of one type where they are `made`, and load them `again`, from an array at a place of scratch."""
         (body, twin), (inner, base) = made, again
         held, lanes, var = _held(alike[0]), alike[0].lanes, column.loop.var
-        first = self.uses.number(column.loop.lo)
-        assert first is not None
         step = len(alike) * lanes
         align = min(LINE, self.target.vector_bytes, lanes * held.size & -(lanes * held.size))
         to, at = (self._at(block, v, step) for block, v in ((body, twin[var]), (inner, var)))
         for k, v in enumerate(alike):
-            mem = Mem("scratch", base, held, k * lanes - first * step, align)
+            mem = Mem("scratch", base, held, k * lanes - column.first * step, align)
             value = twin[v] if held is v.dtype else self.uses.emit(body.stmts, "cast", held, lanes, twin[v].depth, (twin[v],))
             body.stmts.append(Instr("store", None, (to, value), mem))
             if held is v.dtype:

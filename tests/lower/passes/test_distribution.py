@@ -109,6 +109,20 @@ def test_a_weights_exponential_is_computed_once() -> None:
     check_compiled(kernel, parse(listed))
 
 
+@pytest.mark.parametrize("c", [256, 1544, 2048])
+def test_so_is_what_a_sum_in_several_chains_reads(c: int) -> None:
+    """A long sum is cut into blocks, the last one shorter: the loop before the rows goes through all of them."""
+    kb = KernelBuilder("summed")
+    i, j = kb.axis("n", 24), kb.axis("c", c)
+    x, w = kb.input("x", (24, c), float32), kb.input("w", (c,), float32)
+    kb.store("y", float32, (24,), (i,), kb.sum("s", (i,), j, x[i, j] * exp(w[j]))[i])
+    kernel, listed = kb.build(), [["UPCAST", "c", 8]]
+    p = program(kernel, listed)
+    assert p.scratch == 4 * c and not any(hard(f) for f in rows(p, "n"))
+    check_twin(kernel, parse(listed), AVX2)
+    check_compiled(kernel, parse(listed))
+
+
 def test_few_rows_and_little_work_stay_where_they_are() -> None:
     assert any(hard(f) for f in rows(program(standardised(4, 64), DOWN), "n@out"))
     kb = KernelBuilder("shifted")
