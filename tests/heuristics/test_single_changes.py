@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright import heuristics, targets
-from tilewright.heuristics.start.single_changes import changed
-from tilewright.heuristics.start.trials import Trials
+from tilewright.heuristics.start import single_changes, trials
 from tilewright.ir import Kernel, KernelBuilder, float32, maximum, minimum
 from tilewright.ir.normal_form import normalise
 from tilewright.opts import Opts, parse
@@ -23,34 +22,34 @@ def overlaps(m: int = 300, n: int = 1200) -> Kernel:
     return normalise(kb.build())
 
 
-def by(trials: Trials, opts: Opts) -> tuple[float, float]:
-    return trials.seconds(opts), trials.counted(opts)
+def by(of: trials.Trials, opts: Opts) -> tuple[float, float]:
+    return of.seconds(opts), of.counted(opts)
 
 
 @pytest.mark.parametrize("written", ['[["UPCAST", "n", 2]]', '[["UPCAST", "m", 2], ["UPCAST", "n", 2]]'])
 def test_steps_lead_from_a_poor_schedule_to_one_that_both_models_call_better(written: str) -> None:
-    trials = Trials(overlaps(), AVX512)
+    of = trials.Trials(overlaps(), AVX512)
     poor = parse(written)
-    found = changed(trials, poor, 12)
+    found = single_changes.changed(of, poor, 12)
     assert found is not None
-    assert all(1.25 * new <= old for new, old in zip(by(trials, found), by(trials, poor), strict=True))
+    assert all(1.25 * new <= old for new, old in zip(by(of, found), by(of, poor), strict=True))
     assert any(o.op == "UPCAST" and o.on == "n" and o.arg >= 16 for o in found)
 
 
 def test_nothing_is_changed_where_a_step_does_not_pay() -> None:
-    trials = Trials(overlaps(), AVX512)
+    of = trials.Trials(overlaps(), AVX512)
     best = heuristics.starts(overlaps(), AVX512, 1)[0]
-    assert changed(trials, best, 12) is None
-    assert changed(trials, parse('[["UPCAST", "n", 2]]'), 0) is None
+    assert single_changes.changed(of, best, 12) is None
+    assert single_changes.changed(of, parse('[["UPCAST", "n", 2]]'), 0) is None
 
 
 def test_the_counted_model_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    trials = Trials(overlaps(), AVX512)
-    monkeypatch.setattr(trials, "counted", lambda opts: 1.0)
-    assert changed(trials, parse('[["UPCAST", "n", 2]]'), 12) is None
+    of = trials.Trials(overlaps(), AVX512)
+    monkeypatch.setattr(of, "counted", lambda opts: 1.0)
+    assert single_changes.changed(of, parse('[["UPCAST", "n", 2]]'), 12) is None
 
 
 def test_both_choices_begin_with_what_changes_lead_to() -> None:
     kernel = overlaps()
     for found in (heuristics.quick_starts(kernel, AVX512, 1), heuristics.starts(kernel, AVX512, 1)):
-        assert changed(Trials(kernel, AVX512), found[0], 6) is None and found[-1] == ()
+        assert single_changes.changed(trials.Trials(kernel, AVX512), found[0], 6) is None and found[-1] == ()

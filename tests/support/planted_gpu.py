@@ -19,6 +19,7 @@ from tilewright.devices import SourceLike
 BODY = {
     "hang": "volatile int forever = 1; while (forever) {}",
     "fault": FAULT,
+    "wrong": "if (!blockIdx.x) return;",
 }
 OPENING = re.compile(r"(__global__\s+void\s[^{]*\{)")
 
@@ -32,7 +33,7 @@ class PlantedGpu(FakeGpu):
         folder = words.pop("in", "")
         text = code.decode()
         for kind, kernel in words.items():
-            if source.signature.name == kernel and (kind != "wrong" or "fmaf(" in text) and _mine(Path(folder), kind, text):
+            if source.signature.name == kernel and _mine(Path(folder), kind, text):
                 return _planted(kind, text).encode(), log
         return code, log
 
@@ -50,6 +51,4 @@ def _mine(folder: Path, kind: str, text: str) -> bool:
 
 
 def _planted(kind: str, text: str) -> str:
-    if kind == "wrong":
-        return text.replace("fmaf(", "1.01f * fmaf(")
     return OPENING.sub(lambda m: f"{m.group(1)} {BODY[kind]}", text)
