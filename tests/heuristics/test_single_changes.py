@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tilewright import heuristics, targets
+from tilewright import heuristics, named_kernels, targets
 from tilewright.heuristics.start import single_changes, trials
 from tilewright.ir import Kernel, KernelBuilder, float32, maximum, minimum
 from tilewright.ir.normal_form import normalise
 from tilewright.opts import Opts, parse
 
-AVX512 = targets.named("znver4")
+AVX512, AVX2 = targets.named("znver4"), targets.named("avx2")
 
 
 def overlaps(m: int = 300, n: int = 1200) -> Kernel:
@@ -53,3 +53,10 @@ def test_both_choices_begin_with_what_changes_lead_to() -> None:
     kernel = overlaps()
     for found in (heuristics.quick_starts(kernel, AVX512, 1), heuristics.starts(kernel, AVX512, 1)):
         assert single_changes.changed(trials.Trials(kernel, AVX512), found[0], 6) is None and found[-1] == ()
+
+
+def test_sums_that_have_no_register_are_not_reached() -> None:
+    kernel = named_kernels.make("sum_cols", {"m": 1310, "n": 1467})
+    for found in (heuristics.quick_starts(kernel, AVX2, 1), heuristics.starts(kernel, AVX2, 1)):
+        (copies,) = (o.arg for o in found[0] if o.op == "UPCAST")
+        assert isinstance(copies, int) and copies <= AVX2.registers * AVX2.lanes(float32)
