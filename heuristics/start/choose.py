@@ -1,8 +1,8 @@
 """Start schedules: good answers with no search, from the kernel's structure and the target.
 
 Three choices are made from one table of rules (`start_rules.py`). `starts` has the model rank a sample of every rule that applies, in tens or
-hundreds of milliseconds. `quick_starts` asks about few guesses of the first rules, in a few milliseconds (`benchmarks/jit_start.py` records
-what that costs, in time and in quality). `templates` are the rules with their numbers left open, the spaces that samplers draw from."""
+hundreds of milliseconds. `quick_starts` asks about few guesses of the first rules, in ten or twenty (`benchmarks/jit_start.py`
+records what that costs, in time and in quality). `templates` are the rules with their numbers left open, the spaces that samplers draw from."""
 
 from __future__ import annotations
 
@@ -184,6 +184,8 @@ OTHERS = 20.0
 """What guesses with lanes along other axes may cost beside them."""
 FAR_FASTER, COUNTED = 1.25, 2
 """How many times as fast such a schedule must be, by both models; and how many are counted, best first."""
+SHORT = 10e-6
+"""Seconds of a kernel that single changes would have to save thousands of calls to pay for the asking."""
 CHANGES = 12.0
 """What the guesses for each single change of the best may cost."""
 NOT_FOLDED = 3.0
@@ -257,7 +259,9 @@ def quick_starts(kernel: Kernel, target: Target, threads: int = 1, allowed: Set[
 
 def _with_changes(f: StartFacts, found: list[Opts]) -> list[Opts]:
     """Schedules, best guess first, after what single changes of the first lead to, but where a rule knows what the model does not."""
-    if any(next(iter(rule.guesses(f)), None) is not None for rule in (SCALED_BYTES, RESIDUES, ENTRIES, TRANSPOSED)):
+    if f.trials.seconds(found[0]) < SHORT or any(
+        next(iter(rule.guesses(f)), None) is not None for rule in (SCALED_BYTES, RESIDUES, ENTRIES, TRANSPOSED)
+    ):
         return found
     better = changed(f.trials, found[0], int(CHANGES / guess_cost(f.kernel)))
     return found if better is None else list(dict.fromkeys((better, *found)))
