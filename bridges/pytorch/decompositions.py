@@ -33,6 +33,8 @@ WHOLE = [
     "native_group_norm",
     "roll",
     "unfold_backward",
+    "im2col",
+    "col2im",
     "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward",
 ]
@@ -55,7 +57,7 @@ def decompositions() -> dict[Any, Any]:
     found |= {whole: decomposition_table[whole] for whole in map(overload, APART) if whole in decomposition_table}
     for name in WHOLE:
         found.pop(overload(name), None)
-    own = {"_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances}
+    own = {"_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances, "_cdist_backward": distances_gradient}
     own |= {"index_add": index_add, "diagonal_scatter": diagonal_scatter}
     return found | {overload(name): function for name, function in own.items()}
 
@@ -118,6 +120,23 @@ def distances(a: torch.Tensor, b: torch.Tensor, p: float, compute_mode: int | No
     if p == 1 or not apart.shape[-1]:
         return apart.sum(-1)
     return apart.amax(-1) if math.isinf(p) else (apart**p).sum(-1) ** (1 / p)
+
+
+def distances_gradient(grad: torch.Tensor, a: torch.Tensor, b: torch.Tensor, p: float, found: torch.Tensor) -> torch.Tensor:
+    """The gradient of `distances` for the rows of a, for all of its batch; `found` is what it gave. Equal rows have none."""
+    apart, order = a.unsqueeze(-2) - b.unsqueeze(-3), p - 1
+    grad, found = grad.unsqueeze(-1), found.unsqueeze(-1)
+    if p == 0:
+        each = torch.zeros_like(apart)
+    elif p == 1:
+        each = apart.sign() * grad
+    elif math.isinf(p):
+        each = torch.where(apart.abs() == found, apart.sign(), 0) * grad
+    else:
+        slope = apart if p == 2 else apart.sign() * apart.abs() ** order
+        scale = torch.where(found == 0, 0, grad / (found if p == 2 else found**order))
+        each = slope * scale if p >= 1 else torch.where(apart == 0, 0, slope * scale)
+    return each.sum(-2)
 
 
 def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: Any = 1) -> Any:

@@ -122,26 +122,36 @@ def inside_windows(shape: Shape, w: WindowLayout) -> TensorNode | None:
 
 def reached(x: TensorNode, w: WindowLayout, by_tap: bool = False) -> TensorNode:
     """The transpose of `windows`: (…, windows) → (…, sizes, kernel): element (i, k) is x at (i + padding − k·dilation) / stride, 0 where
-    that is not whole or not inside. `by_tap`: x has numbers for each tap, (…, kernel, windows); of windows that do not overlap along a
-    dimension the one tap that reaches i is taken, and `kernel` is 1 there."""
+    that is not whole or not inside. `by_tap`: x has numbers for each tap, (…, kernel, windows). Without dilation, k then counts only the
+    taps that reach i: every stride-th from (i + padding) mod stride on."""
     rank = len(w.sizes)
     lead = x.shape[: len(x.shape) - (2 * rank if by_tap else rank)]
-    alone = [by_tap and n <= s and w.dilation[d] == 1 for d, (n, s) in enumerate(zip(w.kernel, w.stride))]
-    shape = (*lead, *w.sizes, *(1 if one else n for one, n in zip(alone, w.kernel)))
+    thin = [by_tap and n == 1 for n in w.dilation]
+    shape = (*lead, *w.sizes, *(-(-n // s) if t else n for t, n, s in zip(thin, w.kernel, w.stride)))
     axes = maps.placeholder_axes(shape)
     places, taps, mask = [], [], node_const(True)
     for d, n in enumerate(x.shape[len(x.shape) - rank :]):
         i, k = axes[len(lead) + d], axes[len(lead) + rank + d]
-        first = ix.add(i, node_const(w.padding[d][0]))
-        k = ix.mod(first, w.stride[d]) if alone[d] else k
-        moved = ix.add(first, k, -w.dilation[d])
-        place = ix.floordiv(first if alone[d] else moved, w.stride[d])
-        taps.append(k)
+        first, stride = ix.add(i, node_const(w.padding[d][0])), w.stride[d]
+        if thin[d]:
+            tap = ix.add(ix.mod(first, stride), k, stride)
+            place, there = ix.add(ix.floordiv(first, stride), k, -1), tap < w.kernel[d] if w.kernel[d] % stride else node_const(True)
+        else:
+            tap, moved = k, ix.add(first, k, -w.dilation[d])
+            place, there = ix.floordiv(moved, stride), ix.mod(moved, stride).eq(0)
+        taps.append(tap)
         places.append(place)
-        there = k < w.kernel[d] if alone[d] else ix.mod(moved, w.stride[d]).eq(0)
         mask = mask & there & (place >= 0) & (place < number(n))
     at = (*axes[: len(lead)], *(taps if by_tap else ()), *places)
     return view(x, maps.IndexMap(shape, x.shape, axes, at, _mask(mask)))
+
+
+def fold(x: TensorNode, w: WindowLayout) -> TensorNode:
+    """The transpose of `windows` as a linear map: (…, kernel, windows) → (…, sizes), the sum of all windows where they overlap."""
+    each, rank = reached(x, w, True), len(w.sizes)
+    lead = len(each.shape) - 2 * rank
+    over = [d for d in range(lead + rank, len(each.shape)) if each.shape[d] != 1]
+    return reshape(reduce("add", each, over) if over else each, each.shape[: lead + rank])
 
 
 def _mask(mask: Node) -> Node | None:
@@ -202,9 +212,8 @@ def _scattered(x: TensorNode, weight: TensorNode, w: WindowLayout, groups: int) 
     taken = reshape(weight, (x.shape[1], taps * weight.shape[1]))
     each = reshape(matmul(_permute(taken, (1, 0)), pixels), (weight.shape[1], *w.kernel, x.shape[0], *space))
     each = _permute(each, (1 + rank, *range(1 + rank), *range(2 + rank, 2 + 2 * rank)))
-    each = reached(each, w, True)
-    over = [d for d in range(2 + rank, 2 + 2 * rank) if each.shape[d] != 1]
-    return reshape(reduce("add", each, over) if over else each, (x.shape[0], 1, weight.shape[1], *w.sizes))
+    each = fold(each, w)
+    return reshape(each, (x.shape[0], 1, weight.shape[1], *w.sizes))
 
 
 def _ungrouped(x: TensorNode) -> TensorNode:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .... import xp
-from ....tensor import Tensor, vjp
-from ....tensor.ops.convolution import layout, windows
+from ....tensor import Tensor
+from ....tensor.ops.convolution import WindowLayout, fold, layout, windows
 from .table import as_result, operator, wanted
 
 END = 1 << 60
@@ -168,7 +168,29 @@ def unfold(out: Any, /, x: Tensor, dim: int, size: int, step: int) -> Any:
 @operator("unfold_backward")
 def unfold_backward(out: Any, /, grad: Tensor, sizes: Any, dim: int, size: int, step: int) -> Any:
     """Each element's gradients in all of its windows, added."""
-    return vjp(lambda x: unfold(out, x, dim, size, step), xp.zeros(tuple(out.shape), dtype=wanted(out)))[1](grad)[0]
+    if not out.shape:
+        return grad.reshape(())
+    w = layout("unfold", (out.shape[dim],), (size,), (step,), 1, 0)
+    return Tensor.of(fold(grad.moveaxis(dim % len(out.shape), -1).node, w)).moveaxis(-1, dim)
+
+
+def image_windows(sizes: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> WindowLayout:
+    """The windows of `im2col` and `col2im` over the last two axes."""
+    return layout("unfold", tuple(sizes), tuple(kernel), tuple(stride), tuple(dilation), tuple(padding))
+
+
+@operator("im2col")
+def im2col(out: Any, /, x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    """Windows of images as columns: (…, channels · taps, windows)."""
+    made = Tensor.of(windows(x.node, image_windows(x.shape[-2:], kernel, dilation, padding, stride)))
+    return made.moveaxis((-2, -1), (-4, -3)).reshape(tuple(out.shape))
+
+
+@operator("col2im")
+def col2im(out: Any, /, x: Tensor, sizes: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    """Images from columns, the sum of all windows where they overlap."""
+    w = image_windows(sizes, kernel, dilation, padding, stride)
+    return Tensor.of(fold(x.reshape((*out.shape[:-2], *w.kernel, *w.out)).node, w))
 
 
 def widths(x: Tensor, padding: Any) -> list[tuple[int, int]]:
