@@ -59,6 +59,7 @@ def decompositions() -> dict[Any, Any]:
         found.pop(overload(name), None)
     own = {"_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances, "_cdist_backward": distances_gradient}
     own |= {"index_add": index_add, "diagonal_scatter": diagonal_scatter}
+    own |= {"_embedding_bag_backward": bags_gradient, "_embedding_bag_per_sample_weights_backward": bag_weights_gradient}
     return found | {overload(name): function for name, function in own.items()}
 
 
@@ -137,6 +138,33 @@ def distances_gradient(grad: torch.Tensor, a: torch.Tensor, b: torch.Tensor, p: 
         scale = torch.where(found == 0, 0, grad / (found if p == 2 else found**order))
         each = slope * scale if p >= 1 else torch.where(apart == 0, 0, slope * scale)
     return each.sum(-2)
+
+
+def bags_gradient(
+    grad: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, bags: torch.Tensor, sizes: torch.Tensor, largest: torch.Tensor,
+    rows: int, by_frequency: bool, mode: int, sparse: bool, weights: torch.Tensor | None, padding: int = -1,
+) -> Any:  # fmt: skip
+    """The gradient of a table of which rows were added (mode 0) or averaged (1) in bags: each element of a bag adds to its row."""
+    if mode == 2 or sparse or by_frequency or padding >= 0:
+        return NotImplemented
+    each = (grad / sizes.clamp(min=1).unsqueeze(-1).to(grad.dtype) if mode else grad)[_bags(indices, offsets, bags)]
+    each = each if weights is None else each * weights.unsqueeze(-1)
+    return grad.new_zeros(rows, grad.shape[1]).index_add(0, indices, each)
+
+
+def bag_weights_gradient(
+    grad: torch.Tensor, table: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, bags: torch.Tensor, mode: int, padding: int = -1
+) -> Any:
+    """The gradient of the numbers that the elements of bags are multiplied by."""
+    return NotImplemented if padding >= 0 else (grad[_bags(indices, offsets, bags)] * table[indices]).sum(-1)
+
+
+def _bags(indices: torch.Tensor, offsets: torch.Tensor, bags: torch.Tensor) -> torch.Tensor:
+    """The bag of each element, which PyTorch leaves out where its own gradient does not read it."""
+    if bags.shape[0] == indices.shape[0]:
+        return bags
+    begun = offsets.new_zeros(indices.shape[0] + 1).index_add(0, offsets, torch.ones_like(offsets))
+    return begun[:-1].cumsum(0) - 1
 
 
 def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: Any = 1) -> Any:

@@ -1,4 +1,4 @@
-"""Windows of images, their sums where they overlap, and distances with their gradients through `torch.compile(model, backend="tilewright")`."""
+"""Windows of images and their sums where they overlap, and gradients that are taken apart here: of distances, of bags of rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tilewright.bridges import pytorch as bridge  # noqa: E402
-from tilewright.bridges.pytorch.decompositions import distances_gradient  # noqa: E402
+from tilewright.bridges.pytorch.decompositions import bag_weights_gradient, bags_gradient, distances_gradient  # noqa: E402
 
 WINDOWS = [((4, 3), (1, 1), (1, 0), (3, 2)), ((2, 2), (1, 1), (0, 0), (3, 3)), ((3, 2), (2, 3), (2, 2), (2, 1))]
 """Taps, their distances, padding and steps: overlapping windows, windows with gaps between them, dilated ones."""
@@ -41,3 +41,21 @@ def test_gradients_of_distances(order: float) -> None:
     for x, y, z, grad in ((a, b, found, dy), (b, a, found.mT, dy.mT)):
         theirs = torch.ops.aten._cdist_backward(grad.contiguous(), x, y, order, z.contiguous())
         torch.testing.assert_close(distances_gradient(grad, x, y, order, z), theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_gradients_of_bags_of_rows(mode: int) -> None:
+    """An empty bag; bags that PyTorch names and bags that it leaves out; rows times numbers."""
+    table, indices, offsets = torch.randn(5, 3), torch.tensor([4, 0, 0, 2, 4, 1, 1]), torch.tensor([0, 2, 2, 5])
+    weights = torch.rand(7) if mode == 0 else None
+    rows, scale = table.clone().requires_grad_(), None if weights is None else weights.clone().requires_grad_()
+    found = torch.nn.functional.embedding_bag(indices, rows, offsets, mode=("sum", "mean")[mode], per_sample_weights=scale)
+    dy = torch.randn(4, 3)
+    found.backward(dy)
+    sizes, bags = torch.tensor([2, 0, 3, 2]), torch.tensor([0, 0, 2, 2, 2, 3, 3])
+    for named in (bags, bags[:0]):
+        ours = bags_gradient(dy, indices, offsets, named, sizes, sizes, 5, False, mode, False, weights)
+        torch.testing.assert_close(ours, rows.grad)
+        if scale is not None:
+            torch.testing.assert_close(bag_weights_gradient(dy, table, indices, offsets, named, mode), scale.grad)
+    assert bags_gradient(dy, indices, offsets, bags, sizes, sizes, 5, False, 2, False, None) is NotImplemented
