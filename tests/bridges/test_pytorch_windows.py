@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tilewright.bridges import pytorch as bridge  # noqa: E402
-from tilewright.bridges.pytorch.decompositions import bag_weights_gradient, bags_gradient, distances_gradient  # noqa: E402
+from tilewright.bridges.pytorch import decompositions as apart  # noqa: E402
 
 WINDOWS = [((4, 3), (1, 1), (1, 0), (3, 2)), ((2, 2), (1, 1), (0, 0), (3, 3)), ((3, 2), (2, 3), (2, 2), (2, 1))]
 """Taps, their distances, padding and steps: overlapping windows, windows with gaps between them, dilated ones."""
@@ -40,7 +40,7 @@ def test_gradients_of_distances(order: float) -> None:
     found, dy = torch.cdist(a, b, p=order), torch.randn(3, 5, 6)
     for x, y, z, grad in ((a, b, found, dy), (b, a, found.mT, dy.mT)):
         theirs = torch.ops.aten._cdist_backward(grad.contiguous(), x, y, order, z.contiguous())
-        torch.testing.assert_close(distances_gradient(grad, x, y, order, z), theirs, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(apart.distances_gradient(grad, x, y, order, z), theirs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("mode", [0, 1])
@@ -54,8 +54,8 @@ def test_gradients_of_bags_of_rows(mode: int) -> None:
     found.backward(dy)
     sizes, bags = torch.tensor([2, 0, 3, 2]), torch.tensor([0, 0, 2, 2, 2, 3, 3])
     for named in (bags, bags[:0]):
-        ours = bags_gradient(dy, indices, offsets, named, sizes, sizes, 5, False, mode, False, weights)
+        ours = apart.bags_gradient(dy, indices, offsets, named, sizes, sizes, 5, False, mode, False, weights)
         torch.testing.assert_close(ours, rows.grad)
         if scale is not None:
-            torch.testing.assert_close(bag_weights_gradient(dy, table, indices, offsets, named, mode), scale.grad)
-    assert bags_gradient(dy, indices, offsets, bags, sizes, sizes, 5, False, 2, False, None) is NotImplemented
+            torch.testing.assert_close(apart.bag_weights_gradient(dy, table, indices, offsets, named, mode), scale.grad)
+    assert apart.bags_gradient(dy, indices, offsets, bags, sizes, sizes, 5, False, 2, False, None) is NotImplemented
