@@ -201,15 +201,19 @@ def texts_after(batch, prompts, most, how=Sampling(), ends=frozenset()):
 
 
 def bench(decoder, prompt=CHUNK, tokens=64):
-    """Seconds of reading `prompt` tokens, and of each of `tokens` after them, once everything is compiled."""
+    """(tokens of a prompt, the seconds of reading it, the seconds of each of `tokens` after it), once everything is compiled. There are fewer tokens
+    where the context is short."""
+    tokens = min(tokens, (decoder.config.context - 1) // 2)
     prompt = min(prompt, decoder.config.context - tokens - 1)
+    if not tokens:
+        raise tw.UsageError(f"a context of {decoder.config.context} places is too short to time: keep at least three")
     ids = np.random.default_rng(0).integers(0, decoder.config.tokens, prompt)
     for _ in range(2):
         times = {}
         decoder.forget()
         for _ in tokens_after(decoder, ids, tokens + 1, times=times):
             pass
-    return times["prompt"][0], times["tokens"]
+    return prompt, times["prompt"][0], times["tokens"]
 
 
 FORMS = ("float32", "bfloat16", "float16", "q8_0", "q4_0", "q4_k", "q6_k", "int8", "int4")
@@ -287,8 +291,9 @@ def main(about, config_of, params_of, init, model, shapes):
 
 def _run(given, config_of, params_of, init, model, shapes):
     begin = time.perf_counter()
-    if given.context is not None and given.context < 1:
-        raise tw.UsageError(f"a context of {given.context} places: keep at least one")
+    for name, n in (("--context", given.context), ("--tokens", given.tokens), ("--threads", given.threads)):
+        if n is not None and n < 1:
+            raise tw.UsageError(f"{name} {n}: give at least one")
     if given.random:
         config, file = replace(shapes[given.random], **({"context": given.context} if given.context else {})), None
         params = init(config, given.seed, packing(given.quant or "float32"))
@@ -300,9 +305,9 @@ def _run(given, config_of, params_of, init, model, shapes):
     decoder = Decoder(model, params, config, given.kv, **({"threads": given.threads} if given.threads else {}))
     if given.bench:
         nbytes = bytes_of(params)
-        prompt, steps = bench(decoder)
+        length, prompt, steps = bench(decoder)
         step = float(np.median(steps))
-        print(f"{nbytes / 1e9:.3f} GB of weights; a prompt {min(CHUNK, config.context - 65) / prompt:,.1f} tokens/s, then {1 / step:,.1f} tokens/s "
+        print(f"{nbytes / 1e9:.3f} GB of weights; a prompt {length / prompt:,.1f} tokens/s, then {1 / step:,.1f} tokens/s "
               f"({nbytes / step / 1e9:.1f} GB/s)")  # fmt: skip
         return
     tokenizer = file.tokenizer() if file else None

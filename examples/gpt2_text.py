@@ -48,15 +48,14 @@ def config_of(said, context=None):
     layers, heads, width, tokens, places = language.sizes(said, ("n_layer", "n_head", "n_embd", "vocab_size", "n_positions"))
     if width % heads:
         raise tw.UsageError(f"{heads} heads do not divide a width of {width}")
+    (eps,) = language.numbers(said, ("layer_norm_epsilon",), 1e-5)
     hidden = language.sizes(said, ("n_inner",))[0] if said.get("n_inner") is not None else 0
     scales = [
         (1.0 if said.get("scale_attn_weights", True) else (width // heads) ** 0.5)
         / (i + 1 if said.get("scale_attn_by_inverse_layer_idx") else 1)
         for i in range(layers)
     ]
-    return Config(
-        layers, heads, width, tokens, min(places, context or places), float(said.get("layer_norm_epsilon", 1e-5)), hidden, tuple(scales)
-    )
+    return Config(layers, heads, width, tokens, min(places, context or places), eps, hidden, tuple(scales))
 
 
 def params_of(tensors, config):

@@ -139,10 +139,26 @@ def seen(at, n, window=None):
 
 def sizes(said, names):
     """Whole numbers of a config.json by name. Raises UsageError where one is missing or cannot be."""
-    wrong = [f"{n} is {said.get(n)!r}" for n in names if type(said.get(n)) is not int or not 0 < said[n] < 1 << 31]
+    wrong = [f"{n} is {str(said.get(n))[:50]}" for n in names if type(said.get(n)) is not int or not 0 < said[n] < 1 << 31]
     if wrong:
         raise tw.UsageError(f"the config is not one of this kind of model: {', '.join(wrong)}")
     return [said[n] for n in names]
+
+
+def numbers(said, names, usual=None):
+    """Numbers of a config.json by name, all above 0; `usual`: what one is that is missing. Raises UsageError where one is missing or cannot be."""
+    found = [usual if said.get(n) is None else said[n] for n in names]
+    wrong = [f"{n} is {str(v)[:50]}" for n, v in zip(names, found) if type(v) not in (int, float) or not 0 < v < 1e30]
+    if wrong:
+        raise tw.UsageError(f"the config is not one of this kind of model: {', '.join(wrong)}")
+    return [float(v) for v in found]
+
+
+def object_of(said, name):
+    """An object in a config.json; an empty one where it is missing. Raises UsageError where it is something else."""
+    if not isinstance(found := said.get(name) or {}, dict):
+        raise tw.UsageError(f"the config is not one of this kind of model: {name} is {str(found)[:50]}")
+    return found
 
 
 def check_shapes(found, shapes):

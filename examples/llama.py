@@ -18,7 +18,7 @@ from . import generate, language
 
 @dataclass(frozen=True)
 class Config:
-    """A model's shapes. `windows`: how many places each layer sees, None for all; `scaling`: how the angles of rotary places are scaled, as Hugging Face's config.json says it; `factors`: what each angle is
+    """A model's shapes. `windows`: how many places each layer sees, None for all; `scaled`: how the angles of rotary places are scaled, and `scaling`: by which numbers, as Hugging Face's config.json says it; `factors`: what each angle is
     divided by, of a GGUF file; `interleaved`: the two numbers that are turned together lie side by side; `act`: what activations are rounded to beside matrices that are packed (int8), or of bfloat16."""
 
     layers: int = 2
@@ -32,7 +32,8 @@ class Config:
     theta: float = 10000.0
     eps: float = 1e-5
     windows: tuple[int | None, ...] = ()
-    scaling: tuple[tuple[str, object], ...] = ()
+    scaled: str = "default"
+    scaling: tuple[tuple[str, float], ...] = ()
     factors: tuple[float, ...] = ()
     interleaved: bool = False
     act: str | None = None
@@ -47,6 +48,12 @@ SIZES = {
 """Known shapes: llama2.c's largest, Qwen 2.5's smallest, TinyLlama."""
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
+SCALINGS = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+"""How the angles of rotary places may be scaled, and the numbers that each takes."""
 NAMES = {
     "norm1": "input_layernorm.weight", "norm2": "post_attention_layernorm.weight", "q": "self_attn.q_proj.weight", "k": "self_attn.k_proj.weight",
     "v": "self_attn.v_proj.weight", "o": "self_attn.o_proj.weight", "gate": "mlp.gate_proj.weight", "up": "mlp.up_proj.weight",
@@ -69,22 +76,26 @@ def config_of(said, context=None):
         raise tw.UsageError(f"the activation is {said['hidden_act']!r}; models of this kind have silu")
     whole = language.sizes(said, ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"))
     width, hidden, layers, heads, tokens = whole
-    rope = dict(said.get("rope_scaling") or {}) | dict(said.get("rope_parameters") or {})
-    known = ("default", "linear", "llama3")
-    if (name := rope.get("rope_type", rope.get("type", "default"))) not in known:
-        raise tw.UsageError(f"the angles are scaled as {name!r}; {', '.join(known)} are known")
+    rope = language.object_of(said, "rope_scaling") | language.object_of(said, "rope_parameters")
+    if (name := str(rope.get("rope_type", rope.get("type", "default")))) not in SCALINGS:
+        raise tw.UsageError(f"the angles are scaled as {name[:50]!r}; {', '.join(SCALINGS)} are known")
+    scaling = dict(zip(SCALINGS[name], language.numbers(rope, SCALINGS[name]), strict=True))
+    if name == "llama3" and scaling["high_freq_factor"] <= scaling["low_freq_factor"]:
+        raise tw.UsageError("the angles' high_freq_factor is not above their low_freq_factor")
     kv, head = said.get("num_key_value_heads") or heads, said.get("head_dim") or width // heads
     if type(kv) is not int or kv < 1 or heads % kv or type(head) is not int or head < 2 or head % 2:
-        raise tw.UsageError(f"{heads} heads of {head!r} numbers for {kv!r} of keys do not fit together")
-    window = said.get("sliding_window") if said.get("use_sliding_window", kind == "mistral") else None
-    full = said.get("max_window_layers", 0) if kind.startswith("qwen") else 0  # the first layers see all
-    kinds = said.get("layer_types") or ["sliding_attention" if i >= full else "full_attention" for i in range(layers)]
-    places = said.get("max_position_embeddings") or 2048
-    if len(kinds) != layers:
-        raise tw.UsageError(f"layer_types names {len(kinds)} layers of {layers}")
+        raise tw.UsageError(f"{heads} heads of {str(head)[:50]} numbers for {str(kv)[:50]} of keys do not fit together")
+    full = said.get("max_window_layers", 28) if kind.startswith("qwen") else 0  # the first layers see all
+    kinds = said.get("layer_types") or ["full_attention" if type(full) is int and i < full else "sliding_attention" for i in range(layers)]
+    if not isinstance(kinds, list) or len(kinds) != layers or any(k not in ("full_attention", "sliding_attention") for k in kinds):
+        raise tw.UsageError(f"layer_types is {str(kinds)[:50]}: {layers} layers of full_attention or sliding_attention are known")
+    windowed = said.get("sliding_window") is not None and said.get("use_sliding_window", kind == "mistral")
+    window = language.sizes(said, ("sliding_window",))[0] if windowed else None
+    (places,) = language.sizes({"max_position_embeddings": 2048} | said, ("max_position_embeddings",))
+    theta, eps = language.numbers(said | rope, ("rope_theta",), 1e4) + language.numbers(said, ("rms_norm_eps",), 1e-6)
     return Config(
-        layers, heads, kv, width, head, hidden, tokens, min(places, context or places), float(rope.get("rope_theta") or said.get("rope_theta") or 1e4),
-        float(said.get("rms_norm_eps") or 1e-6), tuple(window if k == "sliding_attention" else None for k in kinds), tuple(sorted((k, v) for k, v in rope.items() if not isinstance(v, (list, dict)))),
+        layers, heads, kv, width, head, hidden, tokens, min(places, context or places), theta, eps,
+        tuple(window if k == "sliding_attention" else None for k in kinds), name, tuple(sorted(scaling.items())),
         tuple(said.get("rope_factors") or ()), bool(said.get("rope_interleaved")),
     )  # fmt: skip
 
@@ -136,12 +147,11 @@ def angles(config):
     """Cosines (places, 1, head / 2) of each place, and sines (places, 2, head / 2), of which the first of a pair has the other sign."""
     f = config.theta ** (-np.arange(0, config.head, 2) / config.head)
     s = dict(config.scaling)
-    kind = s.get("rope_type", s.get("type", "default"))
     if config.factors:
         f = f / np.array(config.factors)
-    elif kind == "linear":
+    elif config.scaled == "linear":
         f = f / s["factor"]
-    elif kind == "llama3":  # long waves are slowed, short ones are not, and between it is smooth
+    elif config.scaled == "llama3":  # long waves are slowed, short ones are not, and between it is smooth
         turns = s["original_max_position_embeddings"] * f / (2 * math.pi)
         part = np.clip((turns - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"]), 0, 1)
         f = f * (part + (1 - part) / s["factor"])

@@ -96,6 +96,11 @@ def _folder(folder: Path) -> ModelFile:
     if not (folder / "config.json").is_file():
         raise UsageError(f"{folder} has no config.json: give a folder as Hugging Face's models have it")
     config = read_object(folder / "config.json")
+    if how := config.get("quantization_config"):
+        how = how.get("quant_method") if isinstance(how, dict) else how
+        raise UsageError(
+            f"{folder}: its matrices are packed as {shown(how)}, which is not read: take the model's own floats, or a GGUF file of it"
+        )
     return ModelFile(str(folder), config, sharded(folder), partial(from_folder, folder, config))
 
 
@@ -139,12 +144,15 @@ def sharded(folder: str | os.PathLike[str]) -> Checkpoint:
 def _gguf(found: Checkpoint) -> ModelFile:
     data = found.metadata
     kind = data.get("general.architecture")
-    if kind not in ARCHITECTURES:
+    if not isinstance(kind, str) or kind not in ARCHITECTURES:
         raise UsageError(f"{found.path}: its architecture is {shown(kind)}; {', '.join(ARCHITECTURES)} are read")
     family = ARCHITECTURES[kind]
     config: dict[str, Any] = {hf: data[f"{kind}.{ours}"] for hf, ours in SIZES.items() if f"{kind}.{ours}" in data}
     config |= {"model_type": kind, "rope_interleaved": kind in ("llama", "mistral"), "tie_word_embeddings": "output.weight" not in found}
-    scaling = data.get(f"{kind}.rope.scaling.type", "none")
+    heads, width, turned = (data.get(f"{kind}.{n}") for n in ("attention.head_count", "embedding_length", "rope.dimension_count"))
+    if turned and type(heads) is type(width) is int and heads > 0 and turned != config.get("head_dim", width // heads):
+        raise UsageError(f"{found.path}: {shown(turned)} numbers of each head are turned by their place; models that turn all are read")
+    scaling = data.get(f"{kind}.rope.scaling.type", "linear" if f"{kind}.rope.scaling.factor" in data else "none")
     if scaling == "linear":
         config["rope_scaling"] = {"rope_type": "linear", "factor": data.get(f"{kind}.rope.scaling.factor", 1.0)}
     elif scaling != "none":

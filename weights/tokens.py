@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,12 @@ class Tokenizer:
     texts: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self, text: str, begin: bool = True) -> list[int]:
-        """The tokens of a text; `begin`: with those that a text begins with."""
+        """The tokens of a text; `begin`: with those that a text begins with. Raises UsageError where the
+        text is no Unicode."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as e:
+            raise UsageError(f"the text has a character that is none of Unicode: {text[e.start]!r} at {e.start}") from e
         ids: list[int] = self.made.encode(text, add_special_tokens=begin).ids
         if begin and self.first is not None and ids[:1] != [self.first]:
             ids = [self.first, *ids]
@@ -65,19 +71,29 @@ class Tokenizer:
         if self.template is None:
             raise UsageError("the model's files have no chat template: give the whole text as a prompt")
         sandbox = _library("jinja2.sandbox").ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _answers()]
         )
-        sandbox.globals["raise_exception"] = _refuse
-        sandbox.globals["strftime_now"] = _now
+        sandbox.globals |= {"raise_exception": _refuse, "strftime_now": _now}
+        sandbox.filters["tojson"] = partial(json.dumps, ensure_ascii=False)  # (Jinja's own sorts names, and writes < as HTML needs it)
+        given = {"messages": [dict(m) for m in messages], "tools": None, "documents": None, "add_generation_prompt": True}
         try:
-            text: str = sandbox.from_string(self.template).render(
-                messages=[dict(m) for m in messages], add_generation_prompt=True, **self.texts
-            )
+            text: str = sandbox.from_string(self.template).render(**given, **self.texts)
         except UsageError:
             raise
         except Exception as e:  # a template is a program
             raise UsageError(f"the model's chat template fails: {type(e).__name__}: {e}") from e
         return text
+
+
+def _answers() -> type:
+    """Jinja's blocks `generation`, by which templates mark what a model wrote: what is in them is text like any other."""
+    extension = _library("jinja2.ext").Extension
+
+    def parse(self: Any, parser: Any) -> Any:
+        next(parser.stream)
+        return parser.parse_statements(["name:endgeneration"], drop_needle=True)
+
+    return type("Answers", (extension,), {"tags": {"generation"}, "parse": parse})
 
 
 def _refuse(what: str) -> None:
@@ -130,6 +146,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """A JSON object in a file. Raises UsageError."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(found, ensure_ascii=False).encode()  # (halves of characters are no text)
     except OSError as e:
         raise UsageError(f"cannot read {path}: {e.strerror or e}") from e
     except (ValueError, RecursionError) as e:
@@ -145,6 +162,8 @@ def from_gguf(path: str, metadata: Mapping[str, Any]) -> Tokenizer:
     if not isinstance(tokens, list) or not tokens or not all(isinstance(t, str) for t in tokens):
         raise UsageError(f"{path} has no list of tokens in its metadata")
     types = metadata.get("tokenizer.ggml.token_type", [])
+    if not isinstance(types, list):
+        raise UsageError(f"{path}: its tokenizer.ggml.token_type is {shown(types)}, no list")
     said = {name: metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos", "eot")}
     ids = {name: i for name, i in said.items() if type(i) is int and 0 <= i < len(tokens)}
     if kind == "gpt2":

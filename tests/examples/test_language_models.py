@@ -309,6 +309,22 @@ def test_options_may_stand_between_the_model_and_the_prompt(monkeypatch: pytest.
     monkeypatch.setattr("sys.argv", ["llama", "nowhere.gguf", "--chat", "What is a kernel?", "--top-p", "0.95"])
     with pytest.raises(SystemExit, match=r"there is no file nowhere\.gguf"):
         generate.main("", llama.config_of, llama.params_of, llama.init, llama.model, llama.SIZES)
+    monkeypatch.setattr("sys.argv", ["llama", "--random", "tiny", "--tokens", "0"])
+    with pytest.raises(SystemExit, match="--tokens 0: give at least one"):
+        generate.main("", llama.config_of, llama.params_of, llama.init, llama.model, llama.SIZES)
+
+
+def test_a_short_context_is_timed_with_fewer_tokens(tmp_path: Path) -> None:
+    d = decoder(folder(tmp_path / "m", CASES["llama"]), CASES["llama"])
+    d.feed = lambda ids: setattr(d, "length", d.length + len(ids)) or np.zeros(200)  # type: ignore[method-assign, func-returns-value]
+    length, _, steps = generate.bench(d)
+    assert (length, len(steps)) == (32, 31)
+
+
+def test_windows_begin_behind_the_layers_that_see_all() -> None:
+    said = CASES["qwen2"] | {"num_hidden_layers": 30}
+    del said["max_window_layers"]
+    assert llama.config_of(said).windows == (None,) * 28 + (8, 8)
 
 
 def test_what_cannot_run_is_said(tmp_path: Path) -> None:
@@ -340,6 +356,9 @@ def test_what_cannot_run_is_said(tmp_path: Path) -> None:
         ({"model_type": "mamba"}, "the architecture is 'mamba'; this program runs llama, mistral, qwen2, qwen3"),
         ({"hidden_size": -1}, "hidden_size is -1"), ({"num_key_value_heads": 3}, "do not fit together"), ({"intermediate_size": 97}, "'gate' has the shape"),
         ({"rope_parameters": {"rope_type": "yarn"}}, "scaled as 'yarn'"), ({"hidden_act": "gelu"}, "the activation is 'gelu'"),
+        ({"max_position_embeddings": "x"}, "max_position_embeddings is x"), ({"rms_norm_eps": [1]}, "rms_norm_eps is"),
+        ({"rope_parameters": [1]}, "rope_parameters is"), ({"rope_parameters": {"rope_type": "llama3", "factor": 2.0}}, "low_freq_factor is None"),
+        ({"rope_parameters": LONG | {"low_freq_factor": 4.0}}, "high_freq_factor is not above"), ({"layer_types": ["mamba"] * 2}, "layer_types is"),
         ({"num_hidden_layers": 3}, r"has no tensor 'model\.layers\.2"),
     ):  # fmt: skip
         (path / "config.json").write_text(json.dumps(said | change))

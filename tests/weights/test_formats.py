@@ -225,6 +225,28 @@ def test_checkpoints_of_c_programs(tmp_path: Path) -> None:
         assert str(found.tensors["transformer.ln_f.bias"].dtype) == ("float32" if version == 3 else "bfloat16")
 
 
+def test_angles_of_gguf_are_those_that_the_file_says(tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+
+    def opened(architecture: Any = "llama", **values: Any) -> Any:
+        writer = gguf.GGUFWriter(tmp_path / "a.gguf", "llama")
+        writer.add_key_value("general.architecture", architecture, writer_type(architecture))
+        for key, value in {"attention.head_count": 4, "embedding_length": 64, **values}.items():
+            writer.add_key_value(f"llama.{key}", value, writer_type(value))
+        for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+            step()
+        return weights.open_model(tmp_path / "a.gguf").config
+
+    def writer_type(value: Any) -> Any:
+        return {str: gguf.GGUFValueType.STRING, float: gguf.GGUFValueType.FLOAT32, int: gguf.GGUFValueType.UINT32}[type(value)]
+
+    assert opened(**{"rope.scaling.factor": 4.0, "rope.dimension_count": 16})["rope_scaling"] == {"rope_type": "linear", "factor": 4.0}
+    with pytest.raises(tw.UsageError, match="8 numbers of each head are turned by their place; models that turn all are read"):
+        opened(**{"rope.dimension_count": 8})
+    with pytest.raises(tw.UsageError, match="its architecture is 7"):
+        opened(7)
+
+
 def whole(path: Path) -> None:
     """Read all that is in a file."""
     found = weights.load(path)
@@ -355,6 +377,10 @@ def test_shards(tmp_path: Path) -> None:
     same(dict(model.tensors), {"a": X, "b": X + 1})
     with pytest.raises(tw.UsageError, match=r"has no tokenizer\.json"):
         model.tokenizer()
+    (tmp_path / "config.json").write_text('{"quantization_config": {"quant_method": "fp8"}}')
+    with pytest.raises(tw.UsageError, match="its matrices are packed as 'fp8'"):
+        weights.open_model(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
     index.write_text(json.dumps({"weight_map": {"a": "../one.safetensors"}}))
     with pytest.raises(tw.UsageError, match="no weight_map from names of tensors to files beside it"):
         weights.open_model(tmp_path)

@@ -127,6 +127,24 @@ def test_pairs_by_score(tmp_path: Path) -> None:
         weights.tokens.from_llama2c(tmp_path / "tokenizer.bin", len(tokens) + 1)
 
 
+def test_templates_are_read_as_transformers_reads_them() -> None:
+    """Objects as JSON with their own order and characters, marks of what a model wrote, and no tools."""
+    template = "{% for m in messages %}{{ m | tojson }}{% endfor %}{% generation %}[{{ tools is none }}]{% endgeneration %}"
+    t = weights.Tokenizer(byte_pairs(), template=template)
+    assert t.chat([{"role": "user", "content": "<a> & 'é'"}]) == """{"role": "user", "content": "<a> & 'é'"}[True]"""
+
+
+def test_text_that_is_none_is_said(tmp_path: Path) -> None:
+    with pytest.raises(tw.UsageError, match=r"none of Unicode: '\\udcff' at 2"):
+        weights.Tokenizer(byte_pairs()).encode("a \udcff")
+    byte_pairs().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "\\ud800"}')
+    with pytest.raises(tw.UsageError, match=r"tokenizer_config\.json is no JSON"):
+        weights.tokens.from_folder(tmp_path, {})
+    with pytest.raises(tw.UsageError, match=r"token_type is 3, no list"):
+        weights.tokens.from_gguf("a.gguf", {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.token_type": 3})
+
+
 def test_a_template_is_no_program_of_this_process() -> None:
     t = weights.Tokenizer(byte_pairs(), template="{{ messages.__class__.__mro__ }}{{ ''.__class__.__base__.__subclasses__() }}")
     with pytest.raises(tw.UsageError, match="template fails: SecurityError"):
