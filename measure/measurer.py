@@ -317,8 +317,8 @@ class Measurer:
     # the second check's own runner ------------------------------------------------------------------------------------
     def expect_confirm(self) -> None:
         """Begin to make the inputs and references of second checks, in a process of its own that stands still with the builders. Safe to
-        call again; does nothing where a device's own process would need them."""
-        if self._second is None and self.device.isolation == "fork":
+        call again; does nothing for a GPU, which makes references itself, or may not hold the operands twice."""
+        if self._second is None and self.device.target.kind == "cpu":
             self._second = self._start_runner(self._second_data(*self._likely), beside=True)
 
     def second_left_s(self, estimate_s: float) -> float:

@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...ir.errors import BuildError, DeviceError, MeasureError, UsageError
+from ...log import logger
 from ..base import DeviceArrays, Executable, Memory
 from ..once import forked, process_lock
 from ..packed import HugePages
+from .declarations import KNOWN, declarations
 from .drivers import FoundDevice, settings
+
+log = logger("devices")
 
 MARGIN = 256
 HUGE = 2 << 20
@@ -38,6 +42,7 @@ class ClSession:
 
             self.cl: Any = cl
             self.about = about = found.about
+            self.late = found.late
             self.in_order = queue is None or not queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
             try:
                 if queue is not None:
@@ -140,6 +145,12 @@ class ClSession:
     def compile(self, text: str, options: Sequence[str] | None = None) -> Any:
         """A program, with these options or else `options()`. Raises BuildError with the first lines of the compiler's log, errors first."""
         options = self.options() if options is None else list(options)
+        head = declarations(text) if self.late else None
+        if head is not None:
+            try:
+                return self._built(self.cl.Program(self.context, head + text), options=[*options, KNOWN], cache_dir=False)
+            except self.cl.Error as e:
+                log.debug("compiled with all declarations: %s", e)
         try:
             return self._built(self.cl.Program(self.context, text), options=options, cache_dir=False)
         except self.cl.Error as e:

@@ -14,7 +14,7 @@ import tilewright
 from opencl_driver import POCL, needs_pocl, source
 from tilewright import devices, named_kernels
 from tilewright.devices import BoundCall
-from tilewright.devices.opencl import session
+from tilewright.devices.opencl import declarations, session
 from tilewright.devices.opencl.device import OpenClDevice
 from tilewright.devices.packed import HugePages
 from tilewright.heuristics import starts
@@ -229,6 +229,37 @@ def test_poison_reaches_the_workspace(device: OpenClDevice) -> None:
     b = np.zeros(64, np.float32)
     call(device, source(text, device.target, items=64, work=256), [b.copy(), b])
     assert np.isnan(b).all()
+
+
+# declarations ---------------------------------------------------------------------------------------------------------
+def test_declarations_are_those_of_the_driver(device: OpenClDevice) -> None:
+    """A function that is declared twice with other results, or other attributes of its type, is an error."""
+    moved = [f"v{way}{n}" for way in ("load", "store") for n in (2, 16)] + [f"v{way}_half{n}" for way in ("load", "store") for n in ("", 8)]
+    rounded = ["vstore_half16_rte", "vstorea_half4_rtz", "vloada_half4", "convert_uchar16_sat_rte", "convert_float8", "convert_long_rtz"]
+    every = sorted(declarations._TABLES) + moved + rounded
+    made = declarations.declarations(" ".join(f"{name}();" for name in every))
+    assert made is not None and all(f" {name}(" in made for name in every)
+    s = device.open()
+    s._built(s.cl.Program(s.context, f"{made}__kernel void k(__global int *x) {{ *x = 1; }}"), options=s.options(), cache_dir=False)
+
+
+@pytest.mark.parametrize(
+    ("body", "short"),
+    [
+        ("x[0] = fma(vload4(0, x), (float4)(2), sqrt(vload4(1, x))).s1; barrier(CLK_LOCAL_MEM_FENCE);", True),
+        ("x[0] = MINE(own(x[1])) + min((short)x[2], (short)7) + vload_half(0, (__global half *)x);", True),
+        ("atomic_inc((__global int *)x);", False),  # not in the tables
+        ("x[0] = HIDDEN(x[1]);", False),  # a macro calls what is not in the tables
+    ],
+)
+def test_a_text_is_compiled_with_what_it_calls(device: OpenClDevice, monkeypatch: pytest.MonkeyPatch, body: str, short: bool) -> None:
+    s = device.open()
+    given: list[list[str]] = []
+    build = s._built
+    monkeypatch.setattr(s, "_built", lambda program, **how: given.append(how["options"]) or build(program, **how))
+    head = "#define MINE(v) clamp(v, 0.0f, 1.0f)\n#define HIDDEN(v) nan((uint)v)\nstatic float own(float v) { return exp(v); }\n"
+    s.compile(f"{head}__kernel void k(__global float *x) {{ {body} }}")
+    assert (declarations.KNOWN in given[-1]) == short
 
 
 # what it refuses -----------------------------------------------------------------------------------------------------

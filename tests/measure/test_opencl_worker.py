@@ -50,7 +50,9 @@ def test_right_candidates_are_verified_timed_and_compared(m: Measurer, good: Bui
     assert (
         first.ok and second.outcome in (Outcome.ok, Outcome.slow) and all(x.t_min is not None and 0 < x.t_min < 1 for x in (first, second))
     )
-    assert m.confirm(good).ok
+    m.expect_confirm()
+    assert m._second is not None and m._second.process.pid != m._runner.process.pid  # it makes references while candidates are measured
+    assert m.confirm(good).checks[:2] == ("whole", "fresh")
     assert m.duel(good, good, rounds=3).rounds == 3
 
 
