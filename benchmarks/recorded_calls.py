@@ -2,8 +2,8 @@
 
     python benchmarks/recorded_calls.py [--rounds 41]
 
-Both sides run in one process. `extra_ns` is the median over rounds of the difference of a burst's lower quartile, `share` that as a part of a call
-without recording."""
+Both sides run in one process, and are made anew every four rounds, in turns: where code and objects lie makes as much difference. `extra_ns` is
+the median over rounds of the difference of a burst's lower quartile, `share` that as a part of a call without recording."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ def burst(call: Callable[[], Any]) -> float:
     return sorted(times)[2]
 
 
-def sides(make: Callable[[], Callable[[], Any]]) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """The call as it is, and recorded."""
-    plain = make()
-    os.environ[usage.ENV] = "record"
-    try:
-        return plain, make()
-    finally:
-        del os.environ[usage.ENV]
+def sides(make: Callable[[], Callable[[], Any]], first: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The call as it is, made first or not, and recorded."""
+    made = {}
+    for record in (not first, first):
+        os.environ[usage.ENV] = "record" if record else ""
+        made[record] = make()
+    return made[False], made[True]
 
 
 def captured(size: int) -> Callable[[], Any]:
@@ -70,12 +69,12 @@ def main() -> None:
         os.environ["TILEWRIGHT_CACHE"] = str(Path(folder) / "c.db")
         for what, make in (("captured function", captured), ("compiled kernel", kernel)):
             for size in (16, 64, 128):
-                plain, recorded = sides(lambda make=make, size=size: make(size))
                 found = []
-                for r in range(args.rounds + 1):
+                for r in range(args.rounds):
+                    if r % 4 == 0:
+                        plain, recorded = sides(lambda make=make, size=size: make(size), r % 8 == 0)
                     got = {i: burst((plain, recorded)[i]) for i in ((0, 1), (1, 0))[r % 2]}
                     found.append((got[0], got[1]))
-                found = found[1:]
                 extra = statistics.median(b - a for a, b in found)
                 call = statistics.median(a for a, _ in found)
                 row = {

@@ -139,11 +139,12 @@ class Duel:
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]], compared: int, two_places: bool) -> Duel:
         """From (seconds of a, seconds of b), or joules, of each round. `two_places`: every second round had its operands in the caches."""
+        kinds = 2 if two_places else 1
         lost = two_places and torn(pairs)
         each = by_place(pairs) if two_places and len(pairs) > 1 else None
-        ratio, significant = compare(pairs)
+        ratio, significant = compare(pairs, kinds)
         t_a, t_b = median([x for x, _ in pairs]), median([y for _, y in pairs])
-        return cls(ratio, significant and not lost, t_a, t_b, len(pairs), noise(pairs), compared, lost, each)
+        return cls(ratio, significant and not lost, t_a, t_b, len(pairs), noise(pairs, kinds), compared, lost, each)
 
 
 @dataclass(frozen=True, slots=True)

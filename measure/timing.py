@@ -44,6 +44,7 @@ _TORN = 0.02
 """A loss in one of two places that the gain in the other does not make good."""
 # two-sided 95 % quantiles of Student's t by degrees of freedom
 _T95 = {
+    1: 12.706,
     2: 4.303,
     3: 3.182,
     4: 2.776,
@@ -135,20 +136,21 @@ def common_rounds(
     that all rounds have all sets.) The order swaps every other round."""
     rows: list[tuple[float, ...]] = []
     standing = list(range(len(of)))
+    kinds = 2 if len(sets) > 1 and turns else 1
     surely = _BEHIND if len(of) > 2 else 0.0
     begin = time.monotonic()
     for r in range(rounds):
         if r >= 3 and time.monotonic() - begin > limit_s:
             break
-        near = r % 2 == 1 and len(sets) > 1 and turns
-        order = standing[:: -1 if (r // 2 if len(sets) > 1 and turns else r) % 2 else 1]
+        near = r % kinds == 1
+        order = standing[:: -1 if r // kinds % 2 else 1]
         mine = sets[:1] if near else sets
         got = _turns(of, order, mine, vars) if threads == 1 else _bursts(of, order, mine, vars, sleep)
         rows.append(tuple(got.get(i, math.nan) for i in range(len(of))))
         if r + 1 < _UNANIMOUS:
             continue
-        leader = min(standing, key=lambda i: compare(column_pairs(rows, i, standing[0]))[0])
-        standing = [i for i in standing if i == leader or not plain(column_pairs(rows, i, leader), surely)]
+        leader = min(standing, key=lambda i: compare(column_pairs(rows, i, standing[0]), kinds)[0])
+        standing = [i for i in standing if i == leader or not plain(column_pairs(rows, i, leader), surely, kinds)]
         if len(standing) < 2:
             break
     return rows
@@ -207,66 +209,72 @@ def rest(sleep: Callable[[float], None], used: Callable[[], float] = time.proces
             return
 
 
-def compare(pairs: Sequence[tuple[float, float]]) -> tuple[float, bool]:
+def compare(pairs: Sequence[tuple[float, float]], kinds: int = 1) -> tuple[float, bool]:
     """(median of a/b, significant): at least 0.5 % of difference, and a paired t-test on log ratios at 95 % or the same sign in
     all of five rounds or more (one disturbed round inflates the deviation, but seldom changes a sign).
 
-    Every second round may be of another kind (`common_rounds`), so the median is the geometric mean of both kinds' medians: that of
+    With `kinds` 2 every second round is of another kind (`common_rounds`), and the median is the geometric mean of both kinds' medians: that of
     all rounds would be the ratio of the kind that has one round more. And who is ahead by it must be so by the mean."""
-    logs = [math.log(a / b) for a, b in pairs]
-    between = sum(_by_kind(logs)) / 2 if len(logs) > 1 else logs[0]
+    logs = _logs(pairs)
+    between = sum(map(median, _by_kind(logs, kinds))) / min(kinds, len(logs))
     ratio = math.exp(between)
     n = len(logs)
     if n < 3:
         return ratio, False
-    mean, half = _interval(logs)
+    mean, half = _interval(logs, kinds)
     unanimous = n >= _UNANIMOUS and (all(x > 0 for x in logs) or all(x < 0 for x in logs))
     return ratio, abs(between) > _MIN_EFFECT and mean * between > 0 and (unanimous or abs(mean) > half)
 
 
 def torn(pairs: Sequence[tuple[float, float]]) -> bool:
     """Whether who is ahead is behind by 2 % or more in one kind of rounds, from memory or in the caches, in two or more that agree."""
-    logs = [math.log(a / b) for a, b in pairs]
+    logs = _logs(pairs)
     if len(logs) < 4:
         return False
-    kinds = sorted((logs[::2], logs[1::2]), key=lambda kind: abs(median(kind)))
+    kinds = sorted(_by_kind(logs, 2), key=lambda kind: abs(median(kind)))
     behind, ahead = (median(kind) for kind in kinds)
     return ahead * behind < 0 and abs(behind) > _TORN and all(x * behind > 0 for x in kinds[0])
 
 
 def by_place(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The ratio of the rounds with operands from memory, and that of those with operands in the caches."""
-    far, near = _by_kind([math.log(a / b) for a, b in pairs])
+    far, near = map(median, _by_kind(_logs(pairs), 2))
     return math.exp(far), math.exp(near)
 
 
-def _by_kind(logs: Sequence[float]) -> tuple[float, float]:
-    """The medians of the rounds of either kind, of two or more."""
-    return median(logs[::2]), median(logs[1::2])
+def _logs(pairs: Sequence[tuple[float, float]]) -> list[float]:
+    return [math.log(a / b) for a, b in pairs]
 
 
-def plain(pairs: Sequence[tuple[float, float]], surely: float = 0.0) -> bool:
+def _by_kind(logs: Sequence[float], kinds: int) -> list[Sequence[float]]:
+    """The rounds of each kind of which there are any."""
+    return [logs[k::kinds] for k in range(min(kinds, len(logs)))]
+
+
+def plain(pairs: Sequence[tuple[float, float]], surely: float = 0.0, kinds: int = 1) -> bool:
     """Whether more rounds need not be fought: all agree, by a plain difference, and their own scatter leaves no doubt that it is more than
     `surely` (in logarithms)."""
-    logs = [math.log(a / b) for a, b in pairs]
+    logs = _logs(pairs)
     if len(logs) < _UNANIMOUS or not (all(x > 0 for x in logs) or all(x < 0 for x in logs)):
         return False
-    mean, half = _interval(logs)
+    mean, half = _interval(logs, kinds)
     return abs(mean) - half > surely and abs(median(logs)) > _PLAIN
 
 
-def noise(pairs: Sequence[tuple[float, float]]) -> float:
+def noise(pairs: Sequence[tuple[float, float]], kinds: int = 1) -> float:
     """Half of the 95 % confidence interval of a/b, as a share of it; infinite for fewer than three rounds."""
-    return math.expm1(_interval([math.log(a / b) for a, b in pairs])[1]) if len(pairs) >= 3 else math.inf
+    return math.expm1(_interval(_logs(pairs), kinds)[1]) if len(pairs) >= 3 else math.inf
 
 
-def _interval(logs: Sequence[float]) -> tuple[float, float]:
-    """(mean, half of its 95 % confidence interval) of at least three values, by Student's t."""
-    n = len(logs)
-    mean = sum(logs) / n
-    deviation = math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1))
-    quantile = next(q for d, q in sorted(_T95.items(), reverse=True) if d <= n - 1)
-    return mean, quantile * deviation / math.sqrt(n)
+def _interval(logs: Sequence[float], kinds: int) -> tuple[float, float]:
+    """(mean of the kinds' means, half of its 95 % confidence interval) of at least three values, by Student's t. What the kinds differ by is no
+    noise: only how rounds of one kind scatter is."""
+    each = _by_kind(logs, kinds)
+    means = [sum(kind) / len(kind) for kind in each]
+    freedom = len(logs) - len(each)
+    variance = sum((x - mean) ** 2 for kind, mean in zip(each, means, strict=True) for x in kind) / freedom
+    quantile = next(q for d, q in sorted(_T95.items(), reverse=True) if d <= freedom)
+    return sum(means) / len(each), quantile * math.sqrt(variance * sum(1 / len(kind) for kind in each)) / len(each)
 
 
 SAMPLE_S = 0.15

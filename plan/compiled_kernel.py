@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..devices import BoundCall, DeviceArrays, Executable, Packed
     from ..opts import Opt, ShownSchedule
     from .artefacts import Built
+    from .usage import RunCounter
 
 
 # same arrays ------------------------------------------------------------------------------------------------
@@ -107,9 +108,9 @@ class Constants:
     """Packed copies by the arrays they were made from. An array's death drops its copy; `clear` drops all, so that
     the next call packs anew."""
 
-    def __init__(self, executable: Executable, places: Sequence[int]) -> None:
-        """`places`: the positions of constant inputs."""
-        self._executable, self._places = executable, tuple(places)
+    def __init__(self, executable: Executable, bind: Callable[..., Call], places: Sequence[int]) -> None:
+        """`bind`: what binds a call; `places`: the positions of constant inputs."""
+        self._executable, self._bind, self._places = executable, bind, tuple(places)
         self._kept: dict[tuple[int, ...], _Kept] = {}
         self._lock = process_lock()
 
@@ -124,7 +125,7 @@ class Constants:
                 kept = self._kept[key] = _Kept(packed, [weakref.ref(inputs[i], self._forget(key)) for i in self._places])
             found = kept.calls.get(vars)
             if found is None:
-                found = kept.calls[vars] = self._executable.bind(vars, kept.packed)
+                found = kept.calls[vars] = self._bind(vars, kept.packed)
             return found
 
     def _forget(self, key: tuple[int, ...]) -> Callable[[Any], object]:
@@ -180,12 +181,12 @@ class CompiledKernel:
         self._executable = executable
         self.checked = plan.origin == "exact"
         """Whether its schedule was measured for this kernel, or checked before it answered (`plan.first_use_check`)."""
-        self.count: Callable[[], object] | None = None
-        """Called once a call, where calls are recorded (`plan.usage`). Those that a `Replay` makes are not."""
+        self.counter: RunCounter | None = None
+        """Counts calls, where they are recorded (before the first one). Those that a `Replay` makes are not."""
         self._binder = Binder(kernel, built.signature.symbols)
         self._calls: dict[tuple[int, ...], Callable[..., None]] = {}
         once = executable.signature.once
-        self._constants = Constants(executable, [i for i, b in enumerate(kernel.inputs) if b.constant]) if once else None
+        self._constants = Constants(executable, self._bind, [i for i, b in enumerate(kernel.inputs) if b.constant]) if once else None
         self._inputs = len(kernel.inputs)
         self._ranges = operand_ranges(kernel)
         self._same = SameArrays()
@@ -245,8 +246,6 @@ class CompiledKernel:
         return html_text.table(rows, title=self.kernel.name) + html_text.folded("source", html_text.text(self.source))
 
     def __call__(self, *inputs: Any, out: Any = None, **symbols: int) -> Any:
-        if self.count is not None:
-            self.count()
         if out is None:
             arrays = inputs
         elif out.__class__ is tuple or out.__class__ is list:
@@ -323,6 +322,8 @@ class CompiledKernel:
             tuple(lying.add(s, d) for s, d in zip(binder.shapes(env)[len(inputs) :], binder.dtypes[len(inputs) :])) if outs is None else ()
         )
         assert isinstance(self._executable, Copying)
+        if self.counter is not None:
+            self.counter.runs += 1
         lying.launch(self._executable.inner, vars, len(binder.outputs))
         return out if outs is not None else made if len(made) > 1 else made[0]
 
@@ -332,8 +333,12 @@ class CompiledKernel:
         if call is None:
             if len(self._calls) >= MEMO:
                 self._calls.clear()
-            call = self._calls[vars] = self._executable.bind(vars)
+            call = self._calls[vars] = self._bind(vars)
         return call
+
+    def _bind(self, vars: tuple[int, ...], packed: Packed | None = None) -> Call:
+        call = self._executable.bind(vars, packed)
+        return call if self.counter is None else self.counter.counted(call)
 
     @property
     def executable(self) -> Executable:

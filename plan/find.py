@@ -206,7 +206,7 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
             compiled = CompiledKernel(kernel, plan, built, executable)
             if ask.used is not None:
                 used = usage.UsedKernel(known, ask.used, place.spec or place.name, ask.threads)
-                compiled.count = usage.recorder(ask.cache).counter([(used, 1)]).count
+                compiled.counter = usage.recorder(ask.cache).counter([(used, 1)])
             compiled.checked = compiled.checked or ask.check
             return _with_tree(compiled, ask)
         except OptError:

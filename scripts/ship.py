@@ -6,7 +6,8 @@ Tunes `schedules/kernels.toml` and the layers of `schedules/layers.py` with `tun
 build/, so that a repeated run goes on where one ended. Winners that beat the start schedule in pairs meet it once more,
 in another process. Those that win again go to `schedules/KIND.jsonl`, with the smaller gain, the processor, the date and
 the versions. KIND is the processor's name as targets
-have it, and the level of instructions where TILEWRIGHT_TARGET lowers it. Files of other kinds stay as they are.
+have it, and the level of instructions where TILEWRIGHT_TARGET lowers it. Files of other kinds stay as they are, and so do schedules of kernels that
+this run found nothing for, in the time that it had.
 `--budget`: the most seconds that a kernel takes, default 12. `--again`: tune nothing, only compare what was tuned again."""
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,6 +114,23 @@ def shipped(row: Row, kernel_of: Callable[[Row], Kernel]) -> Row | None:
     return dataclasses.replace(row, provenance={**facts, "machine": machine}, run_id=SHIPPED_RUN)
 
 
+def kept(before: Sequence[Row], answered: Sequence[Row], kernel_of: Callable[[Row], Kernel]) -> list[Row]:
+    """What was shipped of kernels that have no answer now. Of kernels that nobody makes any more nothing stays."""
+    from tilewright.ir.errors import TilewrightError
+    from tilewright.ir.normal_form import normalise
+    from tilewright.plan import canonical_of
+
+    def made(row: Row) -> bool:
+        try:
+            return canonical_of(normalise(kernel_of(row))).hash == row.key.kernel
+        except TilewrightError:
+            print(f"{row.name}, {row.shape} is shipped no more: neither kernels.toml nor layers.py makes it", flush=True)
+            return False
+
+    known = {dataclasses.replace(r.key, compiler="") for r in answered}
+    return [r for r in before if dataclasses.replace(r.key, compiler="") not in known and made(r)]
+
+
 def main() -> int:
     """Tune, then write this kind's file."""
     from tilewright import cache, devices
@@ -130,11 +148,14 @@ def main() -> int:
     if not args.again:
         tune(place, args.budget)
     with cache.open(place) as store:
-        answers = (store.best(k) for k in dict.fromkeys(r.key for r in store.rows(target=target.key)))
+        found = (store.best(k) for k in dict.fromkeys(r.key for r in store.rows(target=target.key)))
+        answers = [a for a in found if a is not None]
         kernel_of = kernels()
-        rows = [r for r in (shipped(a, kernel_of) for a in answers if a is not None) if r is not None]
-    count = bundles.write(rows, SHIPPED / f"{kind}.jsonl")
-    print(f"== {count} schedules are in schedules/{kind}.jsonl")
+        rows = [r for r in (shipped(a, kernel_of) for a in answers) if r is not None]
+    file = SHIPPED / f"{kind}.jsonl"
+    stay = kept(bundles.read(file) if file.exists() else [], answers, kernel_of)
+    count = bundles.write([*rows, *stay], file)
+    print(f"== {count} schedules are in schedules/{kind}.jsonl, {len(stay)} of them from before")
     return 0
 
 

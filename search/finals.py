@@ -72,6 +72,8 @@ ALIKE = 1.01
 elsewhere, make as much."""
 RACE_S, RACERS, NEAR = 3.0, 14, 1.6
 """Seconds that a race may take, who enters it at most, and how far behind the fastest by the measurement before."""
+WIDE = 0.03
+"""Who may be level with the fastest of a race, give or take more than this share, meets it once more. What is then not known that well is no tie."""
 MARGIN = 1.05
 """How many times better a finalist must look in a duel that was not significant for a longer one, and by energy where there is no time for any."""
 
@@ -195,8 +197,8 @@ class _Final:
         self.quick: Finalist | None = None
         self.length: Callable[[Any], float] = lambda opts: 0.0
         self.failed: list[Measurement] = []
-        self.racers: list[Finalist] = []
-        self.raced: Race | None = None
+        self.races: list[tuple[list[Finalist], Race]] = []
+        """Who took part, and the times: of all that may win, and of those that were still in doubt."""
         self.order: dict[int, float] = {}
         """By `id`, the time over that of one of the race."""
         self.torn: list[Finalist] = []
@@ -205,7 +207,8 @@ class _Final:
         """By `id`, who was not told from the fastest: with the logarithms of its time over the fastest's, and of half the interval."""
 
     def race(self, untuned: Finalist | None) -> None:
-        """Time all that may win in common rounds, where there is time for three and more: the fastest by those stand first."""
+        """Time all that may win in common rounds, where there is time for three and more, and once more those of which that says too little: the
+        fastest by those rounds stand first."""
         always = [f for f in (self.start, untuned, self.quick) if f is not None]
         fastest = min((f.t for f in (*self.standing, *always)), default=0.0)
         near = [f for f in self.standing if f.t < NEAR * fastest and f not in always][:RACERS]
@@ -213,33 +216,49 @@ class _Final:
         budget_s = min(RACE_S, self._spare() * 0.6)
         while len(racers) > 2 and sum(cost(f, f) / 2 for f in racers) * ROUNDS > budget_s:
             racers.pop()
+        if len(racers) < 3 or any(f.instead is not None for f in racers):
+            return
+        wrong = self._timed(racers, budget_s)
+        if wrong is not None:
+            self.race(None if untuned is wrong else untuned)
+        elif self.races:
+            fastest_one = min(racers, key=lambda f: self.order[id(f)])
+            against = ((f, self._in_race(f, fastest_one)) for f in racers if f is not fastest_one)
+            doubtful = [f for f, duel in against if duel is not None and _alike(duel) and duel.noise > WIDE]
+            if doubtful:
+                self._timed([fastest_one, *doubtful], min(RACE_S / 2, self._spare() * 0.6))
+            self._rank(self.standing)
+
+    def _timed(self, racers: Sequence[Finalist], budget_s: float) -> Finalist | None:
+        """Common rounds of some; who of them was found wrong, and is out."""
         try:
-            alone = len(racers) < 3 or any(f.instead is not None for f in racers)
-            found = None if alone else self.measurer.race([f.built for f in racers], AGAIN, budget_s)
+            found = self.measurer.race([f.built for f in racers], AGAIN, budget_s)
         except MeasureError as e:
             culprit = getattr(e, "culprit", None)
-            if culprit is not None:
-                self._drop(racers[culprit], _wrong(racers[culprit], str(e)))
-                self.race(None if untuned is racers[culprit] else untuned)
-            return
+            if culprit is None:
+                return None
+            wrong: Finalist = racers[culprit]
+            self._drop(wrong, _wrong(wrong, str(e)))
+            return wrong
         if found is not None:
-            self.racers, self.raced = racers, found
+            self.races.append((list(racers), found))
             there = next(i for i, t in enumerate(found.rows[-1]) if not math.isnan(t))
-            ratios = [found.duel(i, there).ratio for i in range(len(racers))]
-            self.order = {id(f): ratio for f, ratio in zip(racers, ratios, strict=True)}
-            self._rank(self.standing)
+            before = self.order.get(id(racers[there]), 1.0)
+            self.order |= {id(f): before * found.duel(i, there).ratio for i, f in enumerate(racers)}
+        return None
 
     def _rank(self, standing: Sequence[Finalist]) -> None:
         """Who stands, the fastest of the race first, then the others as they were."""
         self.standing = sorted(standing, key=lambda f: self.order.get(id(f), math.inf))
 
     def _in_race(self, a: Finalist, b: Finalist) -> Duel | None:
-        """What the race says of two; None where not both took part."""
-        places = {id(f): i for i, f in enumerate(self.racers)}
-        if self.raced is None or id(a) not in places or id(b) not in places:
-            return None
-        duel = self.checks.duels[a.built.sha, b.built.sha] = self.raced.duel(places[id(a)], places[id(b)])
-        return duel
+        """What the last race of two says of them; None where there was none."""
+        for racers, race in reversed(self.races):
+            places = {id(f): i for i, f in enumerate(racers)}
+            if id(a) in places and id(b) in places:
+                duel = self.checks.duels[a.built.sha, b.built.sha] = race.duel(places[id(a)], places[id(b)])
+                return duel
+        return None
 
     def choose_start(self, untuned: Finalist) -> None:
         """The start schedule to beat is `untuned`, unless the fastest start schedule beats that by more than the noise; the other one may
@@ -256,7 +275,7 @@ class _Final:
             fastest = untuned if fell is fastest else fastest
         if better:
             self.start = fastest
-        elif self.raced is not None and fastest is not untuned:
+        elif self.races and fastest is not untuned:
             self._rank([fastest, *self.standing])
 
     def decide(self) -> Decision:
@@ -336,7 +355,7 @@ class _Final:
                 continue
             if duel.significant and duel.ratio < 1:
                 champion, self.level = rival, {}
-            elif _alike(duel) and not duel.torn:
+            elif _alike(duel):
                 self.level[id(rival)] = rival, math.log(duel.ratio), math.log1p(duel.noise)
         if champion not in self.standing:
             self.level = {}
@@ -355,12 +374,11 @@ class _Final:
         if winner is None:
             return ()
         found = []
-        if any(f is winner for f in self.racers):
-            others = (
-                f for f in self.racers if f is not winner and f is not self.start and all(m.opts != f.built.opts for m in self.failed)
-            )
+        racers = self.races[0][0] if self.races else []
+        if any(f is winner for f in racers):
+            others = (f for f in racers if f is not winner and f is not self.start and all(m.opts != f.built.opts for m in self.failed))
             races = ((f, self._in_race(f, winner)) for f in others)
-            found = [NearTie(f.built.opts, d.ratio, *d.interval) for f, d in races if d is not None and _alike(d)]
+            found = [NearTie(f.built.opts, d.ratio, *d.interval) for f, d in races if d is not None and _alike(d) and d.noise <= WIDE]
         elif winner is self.start:
             duels = (
                 (f, d)
@@ -439,9 +457,9 @@ class _Final:
 
 
 def _alike(duel: Duel) -> bool:
-    """Whether two were not told apart, or not by more than another process may turn round."""
+    """Whether two were not told apart by more than another process may turn round. One that is ahead from memory and behind in the caches is told."""
     low, high = duel.interval
-    return not duel.significant or (low < ALIKE and high > 1 / ALIKE)
+    return not duel.torn and low < ALIKE and high > 1 / ALIKE
 
 
 def _far_ahead(a: Finalist, b: Finalist) -> bool:

@@ -73,8 +73,11 @@ class CpuExecutable(Executable):
         phases = slice(0, None) if packed is None else slice(self.signature.once, None)
         calls, arenas = _Free([self.record(values, phases, packed)]), FREE_ARENAS
         self._free[id(calls)] = calls
+        runs = 0
 
         def call(*pointers: int) -> None:
+            nonlocal runs
+            runs += 1
             # taking from a list is atomic, so two threads never get the same record or arena
             try:
                 c = calls.pop()
@@ -93,6 +96,7 @@ class CpuExecutable(Executable):
                 arenas.append(memory)
                 calls.append(c)
 
+        call.runs = lambda: runs  # type: ignore[attr-defined]  # for who records what ran: a count of one's own would cost more than this one
         return call
 
     def pack(self, pointers: Sequence[int], vars: Sequence[int] = ()) -> Packed:

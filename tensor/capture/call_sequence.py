@@ -23,7 +23,7 @@ from .memory_plan import PlacedCalls, Spot
 if TYPE_CHECKING:
     from ...devices import BoundCall, BoundLoop, Executable, Packed
     from ...ir.kernel import Kernel
-    from ...plan import Replay
+    from ...plan import Replay, usage
     from .kernel_lookup import FoundKernel
 
 
@@ -240,8 +240,8 @@ class CallSequence:
         self.calls = list(linked)
         self.linked = [c for c in linked if any(self.specs[p].nbytes != 0 for p in c.outputs)]
         self.poison = False
-        self.count: Callable[[], object] | None = None
-        """Called once a run, where runs are recorded."""
+        self.counter: usage.RunCounter | None = None
+        """Counts runs, where they are recorded."""
         self._given = 1 + max((s.at for s in plan.spots if s.kind == "given"), default=-1)
         self._chunks: list[TensorBuffer] = []
         self._segments: list[_NativeSegment | _NumpySegment | _LoopSegment] = []
@@ -258,8 +258,8 @@ class CallSequence:
         """Make all calls. `given`: arguments, then numbers. `values`: of the symbols. Returns the fresh arrays."""
         if WATCH.observer is None and self._direct is not None:
             return self.run_direct([b._at or b.address for b in given], values)
-        if self.count is not None:
-            self.count()
+        if self.counter is not None:
+            self.counter.runs += 1
         with self._lock:
             fresh = [made(f) for f in self._known.fresh(values)]
             with self._memory(given):
@@ -279,8 +279,8 @@ class CallSequence:
         """`run` where it is `direct`, with the addresses of what is given, on the host or handles, which somebody keeps alive. `into`: where
         the fresh arrays are, if they have memory already."""
         assert self._direct is not None
-        if self.count is not None:
-            self.count()
+        if self.counter is not None:
+            self.counter.runs += 1
         with self._lock:
             fresh = [made(f) for f in self._known.fresh(values)] if into is None else []
             memory = self._take(given)
@@ -298,8 +298,8 @@ class CallSequence:
         if self.direct:
             self.run_direct(given, values, fresh)
             return
-        if self.count is not None:
-            self.count()
+        if self.counter is not None:
+            self.counter.runs += 1
         with self._lock, self._memory(given):
             specs = self._known.all(values)
             at: dict[tuple[str, int], int] = {(s.kind, s.at): p for p, s in enumerate(self.plan.spots)}

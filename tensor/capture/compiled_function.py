@@ -103,7 +103,7 @@ class CompiledFunction:
         for before, after in changes:
             calls = with_executable(calls, before, after)
         found = CallSequence(calls, self.plan, old.specs, old.cells, self.device, old.symbols)
-        found.poison, found.count = old.poison, old.count
+        found.poison, found.counter = old.poison, old.counter
         return found
 
     def call_quick(self, found: Found) -> Any:

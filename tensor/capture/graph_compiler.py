@@ -212,7 +212,7 @@ def compiled(graph: CapturedGraph, name: str, options: JitOptions, donated: froz
     sequence = CallSequence(linked, plan, specs, graph.closures, graph.device, [name for name, _, _ in graph.symbols])
     program = CompiledFunction(name, graph, plan, sequence, graph.device, kernels, program=digest)
     if recording:
-        sequence.count = counted(kernels, place).count
+        sequence.counter = counted(kernels, place)
     if options.tune == "background":
         program.tuner = tune_in_background(program, place, options)
     return program

@@ -72,13 +72,7 @@ def _counted(call: Callable[..., None], made: CompiledKernel, device: str) -> Ca
     from ...ir.rewriter import without_aliases
 
     used = usage.UsedKernel(without_aliases(made.kernel), "", device, made.threads)
-    count = usage.recorder(cache.open()).counter([(used, 1)]).count
-
-    def counted(*addresses: int) -> None:
-        count()
-        call(*addresses)
-
-    return counted
+    return usage.recorder(cache.open()).counter([(used, 1)]).counted(call)
 
 
 def compiled_kernel_for(kernel: Kernel, device: str, threads: int | None = None, cache: Any = None) -> CompiledKernel:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import runpy
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tilewright import named_kernels
-from tilewright.cache import Cache, CacheWarning, Key, bundles, tool_version
+from tilewright.cache import Cache, CacheWarning, Key, Row, bundles, tool_version
 from tilewright.cache.layers import SHIPPED_RUN, Layers, Shipped
 from tilewright.cli.cache import query
 from tilewright.cli.report import entries
-from tilewright.ir.normal_form import canonical
+from tilewright.ir import Kernel
+from tilewright.ir.errors import UsageError
+from tilewright.ir.normal_form import canonical, normalise
+from tilewright.plan import canonical_of
 from tilewright.search.warm_start import earlier_measurements
 
 ZEN4 = "llvm:x86_64:znver4:avx2"
@@ -89,3 +93,20 @@ def test_a_file_that_is_no_bundle_is_ignored_with_a_warning(folder: Path, make_r
     with opened(folder) as c, pytest.warns(CacheWarning, match=r"ignoring the cache .*schedules.*kind\.jsonl"):
         assert c.best(key) is None
         assert c.siblings(key) == []
+
+
+def test_what_a_run_of_make_ship_had_no_time_for_stays_shipped(make_row, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = runpy.run_path(str(Path(__file__).resolve().parents[2] / "scripts/ship.py"))["kept"]
+    kernel = named_kernels.make("softmax", {"m": 4, "n": 8})
+    made = canonical_of(normalise(kernel)).hash
+
+    def kernel_of(row: Row) -> Kernel:
+        if row.name == "gone":
+            raise UsageError("there is no kernel called gone")
+        return kernel
+
+    one, two = make_row(kernel=made), make_row(kernel=made, threads=8)
+    before = [one, two, make_row(kernel="otherwise today"), make_row(kernel=made, threads=9, name="gone")]
+    assert kept(before, [], kernel_of) == [one, two]
+    assert "gone, {" in capsys.readouterr().out
+    assert kept(before, [replace(two, compiler="another", opts=one.opts)], kernel_of) == [one], "it was tuned again"

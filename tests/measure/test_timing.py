@@ -79,7 +79,7 @@ def noise(rng, scale):
 def test_a_difference_is_significant_when_it_exceeds_the_scatter(difference, significant):
     rng = random.Random(1)
     pairs = [(difference * noise(rng, 0.01), noise(rng, 0.01)) for _ in range(8)]
-    ratio, said = stats.compare(pairs)
+    ratio, said = stats.compare(pairs, 2)
     assert said is significant
     assert ratio == pytest.approx(difference, rel=0.03)
 
@@ -177,7 +177,7 @@ def test_who_is_ahead_in_one_place_and_far_behind_in_the_other_does_not_win(near
     a, b = Sized(near * 1e-3, far * 1e-3), Sized(1e-3, 1e-3)
     for rounds in (8, 9):
         pairs = paired(a, b, [[0], [1], [2]], (), 1, rounds, lambda s: None)
-        ratio, said = stats.compare(pairs)
+        ratio, said = stats.compare(pairs, 2)
         assert ratio == pytest.approx((near * far) ** 0.5)
         assert not said or (ratio < 1) == (near * far < 1)
 

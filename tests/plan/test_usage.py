@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_the_program_goes_on(tm
     (tmp_path / "file").write_text("no folder")
     kernel = make("matmul", KERNEL)
     counter = recorder.counter([(usage.UsedKernel(kernel, "", "cpu", 1), 1)])
-    counter.count()
+    counter.runs += 1
     with pytest.warns(RuntimeWarning, match="cannot be recorded .* it goes on"):
         recorder.flush()
     recorder.flush()  # says nothing more
@@ -144,3 +144,17 @@ def test_a_word_that_says_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(usage.ENV, "rec")
     with pytest.raises(UsageError, match="TILEWRIGHT_TUNE='rec' says nothing"):
         tw.best("matmul", KERNEL)
+
+
+def test_runs_of_bound_calls_that_are_gone_count_and_so_do_those_of_calls_that_say_nothing() -> None:
+    k = tw.best("matmul", KERNEL, threads=1)
+    at = [a.ctypes.data for a in (A, B, np.zeros((A.shape[0], B.shape[1]), np.float32))]
+    counter = usage.RunCounter([])
+    bound = counter.counted(k.executable.bind())
+    bound(*at)
+    bound(*at)
+    assert (counter.take(), counter.take()) == (2, 0)
+    bound(*at)
+    del bound
+    counter.counted(lambda *pointers: None)(*at)
+    assert (counter.take(), counter.take()) == (2, 0) and counter.runs == 4

@@ -100,6 +100,42 @@ def test_all_that_may_win_race_whoever_was_disturbed_before(disturbed: tuple[obj
     assert [c[0] for c in m.calls] == ["confirm"], "no duel is fought beside the race"
 
 
+def by_turns(true: dict[tuple[object, ...], tuple[float, float]], spread: float) -> Callable[..., Race]:
+    """Races of what takes one time with operands from memory and another with operands in the caches, give or take `spread`."""
+    rng = random.Random(3)
+
+    def race(built: Sequence[FakeBuilt], rounds: int, limit_s: float) -> Race:
+        asked.append([b.opts for b in built])
+        rows = tuple(tuple(true[b.opts][r % 2] * rng.gauss(1.0, spread) for b in built) for r in range(rounds))
+        return Race(rows, 1, True)
+
+    asked: list[list[tuple[object, ...]]] = []
+    race.asked = asked  # type: ignore[attr-defined]
+    return race
+
+
+def test_what_operands_from_memory_and_from_the_caches_differ_by_is_no_noise() -> None:
+    """B is 7.5 % slower, all of it from memory; C is ahead in the caches and far behind from memory: neither is a tie."""
+    true = {START: (2e-3, 2e-3), A: (1.0e-3, 0.5e-3), B: (1.16e-3, 0.5e-3), C: (1.4e-3, 0.46e-3), D: (1.0e-3, 0.501e-3)}
+    m = judge({o: t for o, (t, _) in true.items()})
+    m.race = race = by_turns(true, 0.004)  # type: ignore[method-assign]
+    d = decide(m, [finalist(o, true[o][0]) for o in (A, B, C, D)], finalist(START, 2e-3), plenty, length=lambda o: 1.0 if o == A else 0.0)
+    assert d.winner is not None and d.winner.measurement.opts == D
+    assert [t.opts for t in d.ties] == [A] and len(race.asked) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("calmer", [True, False])
+def test_who_may_be_level_give_or_take_much_is_fought_again_before_it_is_called_a_tie(calmer: bool) -> None:
+    true = {START: (2e-3, 2e-3), A: (1e-3, 1e-3), B: (1.075e-3, 1.075e-3)}
+    m = judge({o: t for o, (t, _) in true.items()})
+    noisy, later = by_turns(true, 0.3), by_turns(true, 0.005 if calmer else 0.3)
+    m.race = lambda built, rounds, limit_s: (later if noisy.asked else noisy)(built, rounds, limit_s)  # type: ignore[attr-defined, method-assign]
+    d = decide(m, [finalist(A, 1e-3), finalist(B, 1e-3)], finalist(START, 2e-3), plenty)
+    assert set(later.asked[0]) == {A, B} and len(later.asked) == 1  # type: ignore[attr-defined]
+    assert d.ties == (), "a tie is what is known to be one"
+    assert d.winner is not None and (d.winner.measurement.opts == A or not calmer)
+
+
 def test_who_is_wrong_in_a_race_is_out_and_the_others_race_again() -> None:
     true = {START: 1.0e-3, A: 0.6e-3, B: 0.7e-3}
 
