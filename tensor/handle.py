@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from math import prod
+from math import prod, trunc
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..devices.once import process_lock
@@ -29,7 +29,7 @@ from .running.assignment import fitting, lock_of
 from .running.current_capture import outside, thread
 from .running.realise import copied, realise
 from .trees import flatten
-from .views import Links, spread, write
+from .views import Links, shared, spread, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -174,7 +174,7 @@ class TensorHandle:
             return f"<Tensor {list(self.shape)} {self.dtype} on {self.device}, lazy>"
         import numpy as np
 
-        text = np.array2string(self.numpy(), separator=", ", prefix="Tensor(", threshold=200)
+        text = np.array2string(self._values(), separator=", ", prefix="Tensor(", threshold=200)
         return f"Tensor({text}, {self.dtype})"
 
     # values -------------------------------------------------------------------------------------------------------
@@ -203,8 +203,22 @@ class TensorHandle:
         return found
 
     def numpy(self) -> Array:
-        """Its values as a NumPy array, which shares the tensor's memory: what is written to it, this tensor holds, and so
-        does every other tensor that is equal to it as an expression, unless it is a constant (zeros, ones, full)."""
+        """Its values as a NumPy array, which shares the tensor's memory: what is written to it, this tensor holds, and so do
+        its views, what it is a view of, and every other tensor that is equal to it as an expression, unless it is a constant
+        (zeros, ones, full). The array of a view of what is lazy is memory of its own."""
+        found = None if self.links is None else shared(self)
+        return self._values() if found is None else found
+
+    def to_numpy(self) -> Array:
+        """`numpy()`, as libraries that take others' tables ask for it (matplotlib takes a matrix column by column then)."""
+        return self.numpy()
+
+    def _values(self) -> Array:
+        """Its values as an array, in memory that may be theirs alone."""
+        return self._memory()
+
+    def _memory(self) -> Array:
+        """The array of its node: of complex numbers, pairs of reals."""
         known = self.known
         if known is not None and thread.capture is None and known.flags.carray:
             self.constant = None
@@ -238,13 +252,13 @@ class TensorHandle:
 
     def tolist(self) -> Any:
         """Its values as nested lists of Python numbers."""
-        return self.numpy().tolist()
+        return self._values().tolist()
 
     def item(self) -> Any:
         """The one element as a Python number. Raises UsageError where there is not exactly one."""
         if self.size != 1:
             raise UsageError(f"the value of a tensor of shape {list(self.shape)}: only one of one element has a value{at(user_line())}")
-        return self.numpy().item()
+        return self._values().item()
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -255,6 +269,9 @@ class TensorHandle:
         if self.size != 1:
             raise TypeError(f"{what} of a tensor of shape {list(self.shape)}: only one of one element has one{at(user_line())}")
         return self.item()
+
+    def __trunc__(self) -> int:
+        return int(trunc(self._scalar("trunc()")))
 
     def __int__(self) -> int:
         return int(self._scalar("int()"))
@@ -273,7 +290,15 @@ class TensorHandle:
         return int(self.item())
 
     def __hash__(self) -> int:
-        return id(self)
+        """Of what has no dimensions and may be computed now, its number's, as equal numbers have one hash. Else which tensor it is."""
+        if (
+            self.shape
+            or thread.capture is not None
+            or self.requires_grad
+            or (self.known is None and self.deferred is None and self.node.tracked)
+        ):
+            return id(self)
+        return hash(self.item())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled and deeply copied as values, not as the graph they come from: both are computed now."""

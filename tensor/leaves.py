@@ -53,7 +53,7 @@ def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", ra
     if dtype is None and array.dtype.kind in "OUS":
         x = array.ravel()[0] if array.size else ""
         if array.dtype.kind != "O" or not (array.shape or isinstance(x, Number)):
-            what = f"the text {str(x)!r:.60}" if isinstance(x, (str, bytes)) else f"a {type(x).__name__}"
+            what = f"Value {str(x)!r:.60}" if isinstance(x, (str, bytes)) else f"a {type(x).__name__}"
             raise with_line(UsageError(f"{what} is no number, and no array of numbers"))
         raise UsageError(
             "an array of objects: its elements are no numbers, of different kinds, or too large; pass a dtype, or convert it with x.astype(float)"

@@ -21,6 +21,7 @@ from .graph.symbolic_sizes import SymbolicSize, symbolic
 from .handle import TensorHandle
 from .leaves import as_array, from_numpy, leaf
 from .ops.complex_numbers import ComplexParts, apart, complex_rule, is_complex, memory_of
+from .ops.elementwise import multiply
 from .running.assignment import lock_of
 from .running.current_capture import check_captured, current, thread
 from .running.numpy_share import SMALL_ARRAY, kernels_only
@@ -38,7 +39,7 @@ def lowered(x: Any, devices: list[str]) -> Any:
     if isinstance(x, (list, tuple)):
         if symbolic(x):
             check_captured(x)
-        return type(x)(lowered(e, devices) for e in x) if any(_holds(e) for e in x) else x
+        return (list if isinstance(x, list) else tuple)(lowered(e, devices) for e in x) if any(_holds(e) for e in x) else x
     if isinstance(x, SymbolicSize):
         check_captured(x)
     if not _is_array(x):
@@ -258,6 +259,8 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
                 return found
         if not isinstance(other, (TensorHandle, bool, int, float, complex, SymbolicSize)):
             if isinstance(other, list):
+                if function is multiply and not self.shape and self.dtype.is_int:  # (a number of times, as NumPy's integers have it)
+                    return NotImplemented
                 other = TensorHandle.made_as(other)
             elif not _is_array(other):
                 library = type(other).__module__.partition(".")[0]

@@ -23,7 +23,7 @@ from weakref import ref
 
 from ..ir.errors import OutOfRangeError, UsageError
 from ..plan.array_arguments import address
-from .graph.nodes import TensorNode
+from .graph.nodes import TensorNode, constant_of
 from .graph.primitives import reshape
 from .graph.source_lines import with_line
 from .graph.symbolic_sizes import SymbolicSize, most
@@ -430,6 +430,39 @@ def _refresh(tensor: Any) -> None:
             continue
         if part.links.parts:
             _refresh(part)
+
+
+def shared(tensor: Any) -> Any:
+    """The array of a view or of what has views, in one memory with all of them, so that what is written to it shows in each. None where what
+    it is a view of is lazy: a part of that is computed without the rest."""
+    places, root = _lineage(tensor)
+    if thread.capture is not None or thread.batches or root.device != "cpu" or root.requires_grad or root.dtype.narrow:
+        return None
+    with lock_of(root):
+        known = root.known
+        if known is None and root.deferred is None:
+            node = root.node
+            if not _ready(root) or (node.data is None and constant_of(node) is None and node.op != "iota"):
+                return None
+        if any(v.known is None and v.deferred is None and v.node.data is not None and v.node.data.cell is not None for v in _views(root)):
+            return None  # (a captured function reads the view)
+        array = root._memory()
+        memory = array if array.base is None else array.base
+        _shown(root, array, memory)
+        for p in reversed(places):
+            array = p.array(array)
+        return as_complex(array) if tensor.complex_class else array
+
+
+def _shown(tensor: Any, array: Any, memory: Any) -> None:
+    """Let all views of a tensor lie in its array."""
+    for part in tensor.links.alive():
+        known = part.known
+        if known is None or known.base is not memory:
+            known = part.links.place.array(array)
+            part.show(known)
+        if part.links.parts:
+            _shown(part, known, memory)
 
 
 def _seen(tensor: Any, part: Any) -> Any:

@@ -92,10 +92,8 @@ class ComplexTensor(Tensor):
         """Elements."""
         return prod(self.shape)
 
-    def numpy(self) -> Array:
-        """Its values as a NumPy array, which shares the tensor's memory."""
-        known = self.known
-        return as_complex(self._computed().data.array if known is None or thread.capture is not None or not known.flags.carray else known)
+    def _values(self) -> Array:
+        return as_complex(self._memory())
 
     def copy(self, order: str = "C") -> Tensor:
         """The same values in memory of their own."""

@@ -4,7 +4,7 @@ profile counts that. Either way the results are tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from inspect import Parameter, signature
 from typing import Any
@@ -178,14 +178,25 @@ def _twin(function: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def _numpy(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments, out: Any) -> Any:
-    """NumPy's own answer, as tensors."""
-    given = [_arrays(a) for a in args], {k: _arrays(v) for k, v in kwargs.items() if k != "out"}
+    """NumPy's own answer, as tensors; in what was given as `out`, it leaves what it does not write, as `where=` has it."""
+    given, named = _arrays(list(args)), {k: _arrays(v) for k, v in kwargs.items() if k != "out"}
+    outs = out if isinstance(out, tuple) else (out,)
+    if out is not None:
+        filled = tuple([x.numpy().copy() if isinstance(x, TensorHandle) else x for x in outs])
+        named["out"] = filled if isinstance(out, tuple) else filled[0]
     if not WATCH.busy:
-        found = function(*given[0], **given[1])
+        found = function(*given, **named)
     else:
         with timed("numpy", f"{name} of converted arrays"):
-            found = function(*given[0], **given[1])
-    return _into(out, _tensors(found))
+            found = function(*given, **named)
+    if out is None:
+        return _tensors(found)
+    for x, array in zip(outs, filled, strict=True):
+        if isinstance(x, TensorHandle):
+            x.assign(array)
+    if not isinstance(found, tuple):
+        return out[0] if isinstance(out, tuple) else out
+    return tuple(_tensors(f) if x is None else x for f, x in zip(found, outs, strict=True))
 
 
 def _arrays(x: Any) -> Any:
@@ -193,8 +204,14 @@ def _arrays(x: Any) -> Any:
     if isinstance(x, TensorHandle):
         return x.numpy()
     if isinstance(x, (list, tuple)):
-        return type(x)(_arrays(e) for e in x)
+        return _alike(x, map(_arrays, x))
     return {k: _arrays(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+def _alike(like: Any, parts: Iterable[Any]) -> Any:
+    """A list or a tuple of another's kind, which may have names for its parts."""
+    kind: Any = type(like)
+    return kind(*parts) if hasattr(like, "_fields") else kind(parts)
 
 
 def _tensors(x: Any) -> Any:
@@ -209,10 +226,7 @@ def _tensors(x: Any) -> Any:
             return TensorHandle.made_as(x) if x.dtype.kind == "c" else TensorHandle.made_as.of(from_numpy(np.asarray(x), dtype_of(x.dtype)))
         except DTypeError:
             return x
-    if isinstance(x, (list, tuple)):
-        parts = [_tensors(e) for e in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-    return x
+    return _alike(x, map(_tensors, x)) if isinstance(x, (list, tuple)) else x
 
 
 def into(out: Any, value: Any) -> Any:
@@ -299,7 +313,7 @@ def _result_type(*given: Any) -> Any:
     return np.result_type(*(x.dtype.np if isinstance(x, TensorHandle) else x for x in given))
 
 
-def _alike(value: int) -> Callable[..., Any]:
+def _equal_numbers(value: int) -> Callable[..., Any]:
     """The same number everywhere, in the shape of a tensor."""
 
     def made(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, device: Any = None) -> Any:
@@ -311,7 +325,7 @@ def _alike(value: int) -> Callable[..., Any]:
 
 
 SPECIAL: dict[str, Callable[..., Any]] = {
-    "zeros_like": _alike(0), "ones_like": _alike(1), "empty_like": _alike(0),
+    "zeros_like": _equal_numbers(0), "ones_like": _equal_numbers(1), "empty_like": _equal_numbers(0),
     "where": where, "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
     "ravel": lambda a, order="C": ravel(_tensor(a)) if order in ("C", "K", "A") else _no_twin(),
     "round": rounded_to, "around": rounded_to, "copy": lambda a, order="K", subok=False: _array_of(a, order),

@@ -328,6 +328,7 @@ def in_memory(function: Callable[..., Any]) -> Callable[[Any, Any], bool]:
 
 def _constant(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], found: Any, given: Sequence[Any]) -> Any:
     """A tensor made of nothing but numbers and constants, which remembers how."""
+    found = np.asarray(found)
     fresh = (found.base is None or is_room(found)) and not any(found is x for x in given)
     made = TensorHandle.made_as.of_array(found if fresh else np.array(found))  # (what is written to another's memory is none of its)
     made.constant = Constant.of(function, args, kwargs)

@@ -22,7 +22,7 @@ def dims(x: TensorNode, axis: int | Sequence[int] | None, name: str) -> tuple[in
     given = range(rank) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
     for a in given:
         if not -rank <= a < rank:
-            raise UsageError(f"{name}: axis {a} of an array with {rank} dimensions {list(x.shape)}")
+            raise UsageError(f"{name}: axis {a} is out of range for an array with {rank} dimensions {list(x.shape)}")
     found = tuple(a % rank for a in given)
     if len(set(found)) < len(found):
         raise UsageError(f"{name}: axis {axis} names a dimension twice")

@@ -349,7 +349,7 @@ def test_gradients_of_what_has_no_elements(function: str, shape: tuple[int, int]
         (2**70, "an array of objects.*too large"),
         ([2**63, -1], "whole numbers from -1 to 9223372036854775808: no integer type has all"),
         ([[1, 2], [3]], "a list that is no array"),
-        (["a"], "the text 'a'"),
+        (["a"], "Value 'a'"),
         (np.zeros(3, np.clongdouble), "complex256"),
         (np.zeros(3, "datetime64[s]"), "unknown dtype"),
         (np.ma.array([1.0, 2.0], mask=[1, 0]), "a masked array, whose mask would be lost"),

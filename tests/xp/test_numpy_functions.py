@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import operator
 import pickle
+import statistics
 import subprocess
 import sys
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -370,3 +372,48 @@ def test_ranges_are_indices() -> None:
     t = Tensor(A.copy())
     t[range(2), range(2)] = 7
     same(t, x)
+
+
+def test_out_keeps_what_a_function_does_not_write() -> None:
+    x, mask, out, array = Tensor(A), A > 0, Tensor(B.copy()), B.copy()
+    assert np.sqrt(x, where=mask, out=out) is out
+    np.testing.assert_array_equal(out.numpy(), np.sqrt(A, where=mask, out=B.copy()))
+    np.sqrt(x, where=Tensor(mask), out=array)
+    np.testing.assert_array_equal(array, out.numpy())
+    parts = Tensor(np.zeros_like(A)), np.zeros_like(A)
+    assert np.modf(x, out=parts)[0] is parts[0]
+    np.testing.assert_array_equal(parts[0].numpy(), np.modf(A)[0])
+    np.testing.assert_array_equal(parts[1], np.modf(A)[1])
+
+
+def test_elements_count_and_hash_as_numbers() -> None:
+    x = Tensor(np.array([3, 1, 3, 2]))
+    assert statistics.mode(x) == 3 and {*x} == {1, 2, 3} and hash(x[0]) == hash(3)
+    whole = Tensor(np.ones(3))
+    assert whole in {whole: 1} and hash(whole) != hash(Tensor(np.ones(3)))
+    weight = Tensor(1.0, requires_grad=True)
+    places = {weight: 1}
+    weight.assign(weight * 2)
+    assert places[weight] == 1
+    assert tw.jit(lambda t: t + len({t[0]: 1}))(x).tolist() == [4, 2, 4, 3]
+
+
+def test_integers_repeat_lists_and_numbers_are_cut() -> None:
+    n = Tensor(np.array([3, 1]))
+    assert [0] * n[0] == [0, 0, 0] == n[0] * [0] and ((1,) * n[1]) == (1,)
+    same(Tensor(A)[0, 0] * [1.0, 2.0], A[0, 0] * np.array([1.0, 2.0]))
+    assert math.trunc(Tensor(-2.5)) == -2
+    assert type(np.asarray(xp.mean(xp.arange(10)))) is np.ndarray
+    x = Tensor(A) + 1
+    assert x.to_numpy() is x.numpy()
+
+
+def test_named_tuples_of_tensors_are_sequences() -> None:
+    class Interval(NamedTuple):
+        low: Any
+        high: Any
+
+    x = Interval(Tensor(A), Tensor(B))
+    same(xp.stack(x), np.stack([A, B]))
+    same(np.concatenate(x), np.concatenate([A, B]))
+    same(np.hstack(x), np.hstack([A, B]))

@@ -37,7 +37,7 @@ def test_random_programs_do_what_numpy_does(seed: int) -> None:
                 part = n[key]
             except IndexError:
                 continue
-            what = rng.integers(9)
+            what = rng.integers(10)
             if what == 0:
                 tensors.append(t[key])
                 arrays.append(part if isinstance(part, np.ndarray) else np.asarray(part))
@@ -58,6 +58,9 @@ def test_random_programs_do_what_numpy_does(seed: int) -> None:
                 n[key] = values
             elif what == 6:
                 kept.append((t.copy(), n.copy()))
+            elif what == 9:
+                np.asarray(t[key])[...] = number
+                np.asarray(part)[...] = number
             else:
                 move = MOVES[rng.integers(len(MOVES))]
                 tensors.append(move(t))
@@ -197,3 +200,45 @@ def test_a_view_of_a_tensors_own_type_is_a_view() -> None:
     assert x[0] == 5.0 and x.view(2, 3).shape == x.view((2, 3)).shape == (2, 3)
     with pytest.raises(UsageError, match="astype"):
         x.view(np.int64)
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "int64", "complex128"])
+@pytest.mark.parametrize("make", ["zeros", "full", "data", "result"])
+def test_an_array_of_a_part_is_a_part_of_the_whole(make: str, kind: str) -> None:
+    made: dict[str, Any] = {
+        "zeros": lambda: xp.zeros((4, 6, 5), dtype=kind),
+        "full": lambda: xp.full((4, 6, 5), 3, dtype=kind),
+        "data": lambda: xp.asarray(np.ones((4, 6, 5), kind)),
+        "result": lambda: xp.asarray(np.ones((4, 6, 5), kind)) + 1,
+    }
+    for view in (
+        lambda x: x[1],
+        lambda x: x[:, 1:3],
+        lambda x: x.T if isinstance(x, np.ndarray) else xp.permute_dims(x, (2, 1, 0)),
+        lambda x: x.reshape(-1),
+        lambda x: x[1:3][0],
+    ):
+        x = made[make]()
+        wanted = x.numpy().copy()
+        x = made[make]()
+        part, beside = view(x), view(x)
+        np.asarray(part)[...] = 7
+        view(wanted)[...] = 7
+        for found, array in ((x, wanted), (x + 0, wanted), (part, view(wanted)), (beside * 1, view(wanted))):
+            np.testing.assert_array_equal(found.numpy(), array)
+        np.asarray(x)[...] = 8
+        assert (beside == 8).all() and (part.sum() == 8 * part.size)
+
+
+def test_a_part_of_a_large_lazy_tensor_is_computed_alone() -> None:
+    x = xp.sqrt(xp.zeros((1 << 12, 1 << 12)) + xp.asarray(np.ones(1 << 12)))
+    assert x[3].numpy().sum() == 1 << 12 and x.node.data is None
+
+
+def test_a_captured_function_sees_what_is_written_to_its_tensor() -> None:
+    weights = xp.asarray(np.zeros(4, np.float32))
+    row = weights[1:3]
+    call = tw.jit(lambda x: x + row)
+    call(Tensor([1.0, 2.0]))
+    np.asarray(row)[...] = 5
+    assert call(Tensor([1.0, 2.0])).tolist() == [6, 7]
