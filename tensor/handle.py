@@ -271,7 +271,8 @@ class TensorHandle:
         return self.item()
 
     def __trunc__(self) -> int:
-        return int(trunc(self._scalar("trunc()")))
+        whole: int = trunc(self._scalar("trunc()"))
+        return whole
 
     def __int__(self) -> int:
         return int(self._scalar("int()"))
