@@ -93,14 +93,16 @@ def _components(body: Body, n: Node, lane: Part | None) -> bool:
 
 def _apart(body: Body, indices: tuple[Node, ...]) -> int:
     """How many addresses an access takes where register copies, other than lanes, reach past an extent that is not
-    known (whole steps of others are apart)."""
+    known (whole steps of others are apart), or are in rows that data chooses and a loop reads on in."""
     s = body.scheduled
-    symbolic = [
-        p
-        for p in body.regs
-        if p is not body.lane and s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))
-    ]
-    return prod(p.trips for p in symbolic if p.axis in axes_of(*indices))
+    chosen = axes_of(*(x for i in indices for x in walk(i) if x.op == "load"))
+    read_on = any(p.trips > 1 and p.axis in body.nest.reduce_axes and p.axis not in chosen for p in s.loops(body.nest))
+
+    def apart(p: Part) -> bool:
+        symbolic = s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))
+        return p is not body.lane and (symbolic or (read_on and p.axis in chosen))
+
+    return prod(p.trips for p in body.regs if p.axis in axes_of(*indices) and apart(p))
 
 
 def _aliasing(body: Body, buffer: Buffer, indices: tuple[Node, ...]) -> float:

@@ -32,6 +32,8 @@ COLUMNS = 8
 """Vectors of columns that are summed up at once where each row has many: the entries are read again for the next."""
 ROWS, ITEMS = 16, 64
 """Rows of a work item, and how many of those are enough for any number of threads."""
+HALF = 32
+"""Bytes of the vectors of rows side by side where each element that is gathered is an access."""
 GATHERED = 4
 """Elements that are gathered in a step, as many at once as cost no more than one by one."""
 
@@ -93,7 +95,9 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
             beside = (opt("UPCAST", site_name(rows[0]), min(together, extent(rows[0]))),)
             wish = (*beside, opt("UPCAST", site_name(axis), entries)) if f.target.gathers or not gathered(n, axis) else ()
             if regular(data) and f.target.gathers and mean <= (SHORT_PICKED if gathered(n, axis) else SHORT):
-                yield (*beside, *items) if f.threads > 1 else beside
+                slow = f.target.gathers_slowly and gathered(n, axis)  # (a longer vector is put together of two)
+                lanes = (opt("UPCAST", site_name(rows[0]), min(HALF // n.expr.dtype.size if slow else BESIDE, extent(rows[0]))),)
+                yield (*lanes, *items) if f.threads > 1 else lanes
             yield (*wish, *items) if f.threads > 1 else wish
 
 

@@ -51,7 +51,7 @@ class Rows(StartRule):
         shapes = list(dict.fromkeys((min(v, most), c) for v, c in shapes))
         if any(gathers(n) for n in f.nests):
             # rows from anywhere: the prefetchers follow several, but do not know where the next one starts
-            shapes += [(v, 1) for v in _whole_gathered(f)] or [(8, 4), (8, 8), (2, 4), (1, 4)]
+            shapes += _whole_gathered(f) or [(8, 4), (8, 8), (2, 4), (1, 4)]
         return ({"vectors": v, "copies": c, "stage": stage} for v, c in shapes for stage in (1, 0))
 
     def schedule(self, f: StartFacts, where: Kernel, p: Numbers) -> Opts:
@@ -62,7 +62,7 @@ class Rows(StartRule):
             return self.schedule(f, f.kernel, {"vectors": min(vectors, most), "copies": copies, "stage": 1})
 
         most = _most_vectors(f)
-        out = (list(map(row, _whole_gathered(f))) or [row(8, 8), row(8, 4)]) if any(gathers(n) for n in f.nests) else []
+        out = [row(*shape) for shape in _whole_gathered(f) or [(8, 8), (8, 4)]] if any(gathers(n) for n in f.nests) else []
         if any(o.op == "FUSE" for o in row(1)):  # more accumulators
             out += [row(2), row(4), row(1)]
         return [*out, *([row(4, 2)] if len(f.nests) > 1 else []), row(8), *([row(4)] if most > 4 else [])]
@@ -83,10 +83,15 @@ class Rows(StartRule):
         yield Template(self.name, {**sizes, "fetch": (0, 1)} if fetched else sizes, make)
 
 
-def _whole_gathered(f: StartFacts) -> set[int]:
-    """Vectors of short gathered rows: what chooses one is read once for all of them, and no others are taken beside it."""
-    widths = {extent(a) for n in f.nests if gathers(n) for a in contiguous(f.kernel, n)[:1]}
-    return {-(-w // f.lanes) for w in widths if f.lanes < w <= 8 * f.lanes and waste(w, f.lanes) <= 0.25}
+def _whole_gathered(f: StartFacts) -> list[tuple[int, int]]:
+    """(vectors of short gathered rows, rows at once): what chooses one is read once for all of them. Rows that are stored or added up are taken
+    alone. Of those that are summed along, the vectors of several are folded together."""
+    widths: dict[int, tuple[int, ...]] = {}
+    for n in f.nests:
+        for a in contiguous(f.kernel, n)[:1] if gathers(n) else ():
+            if f.lanes < extent(a) <= 8 * f.lanes and waste(extent(a), f.lanes) <= 0.25:
+                widths[-(-extent(a) // f.lanes)] = FOLDED if a in n.reduce_axes else (1,)
+    return [(vectors, rows) for vectors, at_once in widths.items() for rows in at_once]
 
 
 def _most_vectors(f: StartFacts) -> int:
@@ -112,6 +117,8 @@ def by_points(n: Nest) -> bool:
 
 SPARE = 4
 """Registers that are not for a row's sums."""
+FOLDED = (8, 4)
+"""Rows whose sums are folded together, the likeliest first."""
 
 
 def gathers(n: Nest) -> bool:

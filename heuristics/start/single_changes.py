@@ -7,14 +7,14 @@ in the mean where both models said 1.2 times, and no faster where the estimate a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import islice
 
 from ...opts.analysis.structure import joins
 from ...opts.neighbourhood import Neighbourhood
 from ...opts.opt import Opts, opt
-from ...opts.schedule import Scheduled
+from ..machine import DEFAULT
+from ..model.arithmetic import accumulators
 from .trials import Trials
 
 COPIES = 4
@@ -32,26 +32,18 @@ def changed(trials: Trials, opts: Opts, most: int) -> Opts | None:
     step: Opts | None = opts
     while step is not None:
         at, step = step, None
+        least = trials.seconds(at) / STEP
         for new in islice((o for o in _changes(trials, at) if o not in asked), most):
             asked.add(new)
-            if (
-                trials.is_legal(new)
-                and _in_registers(trials.apply(new))
-                and trials.seconds(new) < min(trials.seconds(at) / STEP, math.inf if step is None else trials.seconds(step))
-            ):
-                step = new
+            if not trials.is_legal(new) or trials.seconds(new) >= least:
+                continue
+            # (sums that have no register are charged too little: column sums 0.8)
+            after = trials.apply(new)
+            if all(accumulators(after, n, DEFAULT) <= after.target.registers for n in after.nests if n.kind == "reduce"):
+                step, least = new, trials.seconds(new)
     if trials.seconds(at) * FASTER > trials.seconds(opts) or trials.counted(at) * FASTER > trials.counted(opts):
         return None
     return at
-
-
-def _in_registers(s: Scheduled) -> bool:
-    """Whether the partial sums of each reduction fit: for those that do not, the models charge too little (column sums 0.8)."""
-    return all(
-        math.prod(p.trips for p in s.registers(n) if p.kind == "upcast") <= s.target.registers * s.target.lanes(n.expr.dtype)
-        for n in s.nests
-        if n.kind == "reduce"
-    )
 
 
 def _changes(trials: Trials, opts: Opts) -> Iterator[Opts]:

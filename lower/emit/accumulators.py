@@ -29,6 +29,7 @@ from ..storage import Array, Assignment, Key
 from .addition_chains import ShortChains
 from .dot import Dot
 from .early_exit import unless_final, unless_skipped
+from .equal_rows import EqualRows, equal_rows
 from .nest_loops import alone, carry, loaded_limit
 from .partial_results import across
 
@@ -159,10 +160,30 @@ class Accumulators:
         apart = alone(self.low, self.n, loops) if self.dot is None and not self.low.scope.copies else ()
         if apart:
             return self._run_apart(apart, loops, accs)
+        equal = equal_rows(self.low, self.n, self.ev, loops[0]) if len(loops) == 1 and self.dot is None and self.order is None else None
+        return self._run_loops(loops, accs) if equal is None else self._run_equal(equal, loops, accs)
+
+    def _run_loops(self, loops: Sequence[Part], accs: list[Val]) -> list[Val]:
         if self.chains is not None:
             self.chains = replace(self.chains, starts=self.begun(), combines=[self.combine] * len(self.keys))
         rest = partial(self._rest, loops[0]) if len(loops) == 1 and self.dot is None and rest_alone(self.low.sched, self.n) else None
         return self.ended(carry(self.low, loops, [*accs, *self.more_carried(loops)], self._steps, self.chains, rest))
+
+    def _run_equal(self, rows: EqualRows, loops: Sequence[Part], accs: list[Val]) -> list[Val]:
+        """Accumulate rows of one length step by step, and others through the reduce loops."""
+        b = self.low.b
+        equal = rows.hold(self.low, self.ev)
+        with b.branch(equal, accs) as loop:
+            own, carried = copy(self), [*loop.carried, *self.more_carried(loops)]
+            for own.n in rows.steps(self.low, self.n, self.ev):
+                own.ev = NestEval(self.low, own.n, vectors=Vectors(self.ev.regs, self.ev.lane, self.ev.width))
+                carried = own._steps(carried)
+            loop.yields = self.ended(carried)
+        self.ev.reset()
+        with b.branch(b.op("not", equal), loop.results) as other:
+            other.yields = self._run_loops(loops, other.carried)
+        self.ev.reset()
+        return other.results
 
     def _rest(self, part: Part, piece: Piece, accs: list[Val]) -> list[Val]:
         """Accumulate the elements that fill no vector in a loop over them: `piece` is the step of the loop over `part` that they are in."""

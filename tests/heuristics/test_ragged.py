@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright import targets
 from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
-from tilewright.ir import KernelBuilder, float32, where
+from tilewright.ir import KernelBuilder, float32, float64, where
 from tilewright.ir.kernel import Kernel
 from tilewright.ir.operators import cast
 from tilewright.opts import apply, parse
@@ -77,3 +77,16 @@ def test_short_vectors_of_entries_where_gathers_are_slow() -> None:
     amounts = {of: [o.amount for o in opts] for of, opts in found.items()}
     assert amounts["znver4", True] == [4, 4] and amounts["cascadelake", True] == [8, 8]
     assert amounts["znver4", False] == amounts["cascadelake", False] == [8, 16]
+
+
+def test_half_vectors_of_rows_side_by_side_where_gathers_are_slow() -> None:
+    for dtype, lanes in ((float32, 8), (float64, 4)):
+        kb = KernelBuilder("rows")
+        i = kb.axis("i", 512)
+        p = kb.input("p", (513,), "int32", range=(0, 1536), ascending=True, regular=True)
+        k = kb.axis("k", (p[i], p[i + 1]))
+        a, at = kb.input("a", (1536,), dtype), kb.input("at", (1536,), "int32", range=(0, 511))
+        x = kb.input("x", (512,), dtype)
+        kb.store("y", dtype, (512,), (i,), kb.sum("total", (i,), k, a[k] * x[at[k]])[i])
+        first = {name: starts(kb.build(), targets.named(name))[0] for name in ("znver4", "cascadelake")}
+        assert [o.amount for o in first["znver4"]] == [lanes] and [o.amount for o in first["cascadelake"]] == [8]

@@ -29,6 +29,18 @@ def test_lanes_lie_along_the_rows(level: str, dtype: DType) -> None:
         assert isinstance(copies["wide"], int) and copies["wide"] % target.lanes(dtype) == 0
 
 
+@pytest.mark.parametrize("level", ["haswell", "znver3", "cascadelake", "znver4"])
+@pytest.mark.parametrize("wide", [32, 48])
+def test_rows_that_are_summed_along_leave_registers(level: str, wide: int) -> None:
+    """Several at once, of which each keeps two addresses where a loop reads on in it."""
+    target, kernel = named(level), sampled(float32, 500_000, wide)
+    for found in (starts(kernel, target, 1), quick_starts(kernel, target, 1)):
+        copies = {str(o.on): int(o.arg) for o in found[0] if o.op == "UPCAST"}
+        assert 2 <= copies["pairs"] <= 8, found[0]
+    if target.lanes(float32) == 16:
+        assert copies == {"wide": wide, "pairs": 8}
+
+
 @pytest.mark.parametrize("level", ["haswell", "cascadelake"])
 @pytest.mark.parametrize("wide", [83, 96])
 def test_rows_that_are_added_up_are_whole_in_registers(level: str, wide: int) -> None:

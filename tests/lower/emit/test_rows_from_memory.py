@@ -19,6 +19,7 @@ from tilewright.ir.evaluation import evaluate
 from tilewright.lower import lower
 from tilewright.measure.inputs import generate, generate_special
 from tilewright.opts import apply, parse
+from tilewright.program.program import Instr, statements
 
 LEVELS = ("x86-64-v2", "avx2", "x86-64-v4")
 ROWS, COLUMNS = 37, 29
@@ -173,6 +174,41 @@ def test_regular_rows_that_are_short_are_lanes() -> None:
         assert mean > 3 or (along_rows < along_entries) == regular, (along_rows, along_entries)
     lengths = np.diff(generate(sparse_product(1000, 500, 3500, regular=True), {}, 0)["p"])
     assert set(lengths) == {3, 4} and lengths.sum() == 3500
+
+
+@pytest.mark.parametrize(("level", "rows", "opts"), [("avx2", 37, "Ui8"), ("x86-64-v4", 48, "Ui16")])
+def test_regular_rows_of_one_length_have_no_loops(level: str, rows: int, opts: str) -> None:
+    """Nor masks; where one row is longer and another one shorter, and in what is left of the rows, lanes have the loop."""
+    target, rng = targets.named(level), np.random.default_rng(5)
+    lengths = np.full(rows, 3)
+    lengths[[18, 19]] = 1, 5
+    p, column = np.concatenate([[0], np.cumsum(lengths)]).astype("int32"), rng.integers(0, 29, 3 * rows).astype("int32")
+    o = {"p": p, "column": column, "a": rng.standard_normal(3 * rows).astype("float32"), "x": rng.standard_normal(29).astype("float32")}
+    kernel = sparse_product(rows, 29, 3 * rows, regular=True)
+    np.testing.assert_allclose(check_given(kernel, parse(opts), target, o, 1)["y"], right(o), atol=1e-12)
+    check_twin(kernel, parse(opts), target)
+
+    def tests_of_all_lanes(regular: bool) -> int:
+        program = lower(apply(sparse_product(rows, 29, 3 * rows, regular=regular), parse(opts), target))
+        return sum(isinstance(s, Instr) and s.op == "every" for ph in program.phases for s in statements(ph.body))
+
+    assert (tests_of_all_lanes(True), tests_of_all_lanes(False)) == (1, 0)
+
+
+@pytest.mark.parametrize("combine", ["max", "mul"])
+def test_extremes_and_products_of_rows_of_one_length(combine: str) -> None:
+    kb = KernelBuilder("segments")
+    i = kb.axis("i", 24)
+    p, a = kb.input("p", (25,), "int32", range=(0, 96), ascending=True, regular=True), kb.input("a", (96,), "float32")
+    k = kb.axis("k", (p[i], p[i + 1]))
+    kb.store("y", "float32", (24,), (i,), kb.reduce(combine, "best", (i,), k, a[k])[i])
+    kernel = kb.build()
+    x = np.random.default_rng(1).standard_normal(96).astype("float32")
+    x[5] = np.nan
+    wanted = {"max": np.maximum, "mul": np.multiply}[combine].reduce(x.reshape(24, 4), 1)
+    found = tw.best(kernel, opts="Ui8", threads=1)(np.arange(0, 97, 4, "int32"), x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    check_compiled(kernel, parse("Ui8"), targets.named("avx2"))
 
 
 def test_special_inputs_have_empty_rows_and_one_of_all_entries() -> None:
