@@ -18,6 +18,11 @@ MOST_BYTES = 1 << 28
 """Bytes of output that are kept."""
 
 
+def not_started(what: str, error: OSError) -> str:
+    """The message where a process, which is `what`, cannot be started although its program is there."""
+    return f"cannot start {what}: {error}; let this process start others (a container may forbid it), or free some memory or processes"
+
+
 @dataclass(frozen=True, slots=True)
 class ChildAnswer:
     """What a process wrote to standard output and standard error, and how it ended: `status` is its exit code, or minus a signal's number;

@@ -6,6 +6,7 @@ the first of $CC (which may hold arguments), gcc, clang, and zig (on the path or
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import importlib.util
 import os
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...files.child_process import not_started
 from ...ir.errors import BuildError, DeviceError
 from ...program.abi import entry
 from ...targets.named import X86_FEATURES
@@ -184,8 +186,12 @@ def run(words: tuple[str, ...], folder: Path) -> str:
         )
     except subprocess.TimeoutExpired as e:
         raise BuildError(f"{os.path.basename(words[0])} took longer than {TIMEOUT_S} s and was stopped") from e
+    except (FileNotFoundError, PermissionError) as e:
+        if e.errno != errno.EPERM:  # a program that is not there, or must not be run
+            raise DeviceError(f"the C compiler {words[0]} does not start: {e}; {INSTALL}") from e
+        raise DeviceError(not_started(f"the C compiler {words[0]}", e)) from e
     except OSError as e:
-        raise DeviceError(f"the C compiler {words[0]} does not start: {e}; {INSTALL}") from e
+        raise DeviceError(not_started(f"the C compiler {words[0]}", e)) from e
     if done.returncode in (126, 127):  # the shell's own
         raise DeviceError(f"the C compiler {words[0]} does not start: {done.stderr.strip()}; {INSTALL}")
     if done.returncode:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ...files.child_process import ChildProcess
+from ...files.child_process import ChildProcess, not_started
 from ...ir.errors import DeviceError, TilewrightError
 from ...targets import Target
 from ...targets.table import nvidia
@@ -52,7 +52,7 @@ def _ask() -> str:
     try:
         answer = ChildProcess("tilewright.devices.cuda.gpus").answer(_ASK_S)
     except OSError as e:
-        return _error(f"cannot start a process to ask the NVIDIA driver: {e}; free some memory or processes")
+        return _error(not_started("a process to ask the NVIDIA driver", e))
     if answer.late:
         return _error(
             f"the NVIDIA driver did not answer within {_ASK_S:.0f} s: see whether nvidia-smi does, and restart the machine if it hangs too"

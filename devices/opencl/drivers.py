@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...files.child_process import ChildProcess
+from ...files.child_process import ChildProcess, not_started
 from ...ir.errors import DeviceError
 from ...targets import Target, machine
 from ...targets.table import opencl as as_target
@@ -112,9 +112,7 @@ def _ask(which: Sequence[tuple[str, Mapping[str, str]]]) -> list[InstalledDriver
         try:
             process = ChildProcess(_MODULE, environment.get("OCL_ICD_FILENAMES", ""), env=env)
         except OSError as e:
-            raise DeviceError(
-                f"cannot start a process to ask the OpenCL drivers: {e}; let this process start others (a container may forbid it), or free some memory or processes"
-            ) from e
+            raise DeviceError(not_started("a process to ask the OpenCL drivers", e)) from e
         asked.append((file, environment, process))
     end = time.monotonic() + ASK_S
     # one that hangs leaves the others time to be heard

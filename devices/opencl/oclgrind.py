@@ -18,7 +18,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...files.child_process import ChildProcess
+from ...files.child_process import ChildProcess, not_started
 from ...ir.errors import BuildError, DeviceError, MeasureError
 from ...program import abi
 from ..base import SourceLike
@@ -157,7 +157,7 @@ class CheckedCall:
         try:
             done = ChildProcess("tilewright.devices.opencl.oclgrind", str(folder), env=environment).answer(limit_s)
         except OSError as e:
-            raise DeviceError(f"cannot start a process for Oclgrind: {e}; free some memory or processes") from e
+            raise DeviceError(not_started("a process for Oclgrind", e)) from e
         said = log.read_text(errors="replace") if log.exists() else ""
         if done.late:
             if findings(said):

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...files.child_process import not_started
 from ...ir.errors import MeasureError
 from ...log import ENV as LOG
 from ...log import logger
@@ -58,10 +59,7 @@ def start(module: str, setup: Any, group: int | None = 0) -> tuple[Helper, Chann
     except OSError as e:
         os.close(from_child[0])
         os.close(to_child[1])
-        raise MeasureError(
-            f"cannot start a process to build or measure in: {e}; let this process start others (a container may forbid it), or free some "
-            "memory or processes; what was tuned before runs without"
-        ) from e
+        raise MeasureError(not_started("a process to build or measure in", e) + "; what was tuned before runs without") from e
     finally:
         for fd in (*fds, *([] if folder is None else [folder])):
             os.close(fd)

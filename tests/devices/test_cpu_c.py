@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 import sys
@@ -197,6 +198,27 @@ def test_no_compiler_is_said_with_the_fix(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("CC", "nowhere-cc")
     with pytest.raises(DeviceError, match="CC names nowhere-cc, which is not there"):
         devices.get("cpu:c").check()
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (PermissionError(errno.EPERM, "Operation not permitted"), "let this process start others"),  # as a filter of system calls answers
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "free some memory or processes"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), "install gcc or clang"),
+        (PermissionError(errno.EACCES, "Permission denied"), "install gcc or clang"),
+    ],
+)
+def test_a_compiler_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: OSError, fix: str) -> None:
+    """Another compiler does not help where no process may be started."""
+
+    def refused(*args: object, **how: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cc.subprocess, "run", refused)
+    with pytest.raises(DeviceError, match=fix) as said:
+        cc.run(("gcc", "--version"), tmp_path)
+    assert ("install" in str(said.value)) == fix.startswith("install")
 
 
 @pytest.mark.usefixtures("fresh")
