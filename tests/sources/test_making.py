@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tilewright.ir.errors import OptError, UsageError
+from tilewright import targets
+from tilewright.ir.errors import BuildError, OptError, UsageError
 from tilewright.opts import opt
+from tilewright.sources import on_cpu
 from tilewright.sources.building import compiled_text, definitions, plain_text
 from tilewright.sources.configurations import ParameterEngine, point, schedule
 from tilewright.sources.parameters import parse
@@ -122,3 +126,22 @@ def test_cuda_keeps_the_kernels_name(tmp_path: Path) -> None:
     text = compiled_text(spec, {"TILE": "1"})
     assert 'extern "C" __global__ void __launch_bounds__(64) add(' in text and "template <int W> __global__ void other" in text
     assert parse("TILE=1").texts == ("1",)
+
+
+def test_a_library_is_loaded_where_no_file_in_memory_may_be_made(saxpy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind a filter of system calls; every configuration was a crash, and none valid."""
+
+    def forbidden(*args: object) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    spec = saxpy_spec(saxpy)
+    made = signature(spec, spec.untuned, ())
+    target = targets.machine()
+    obj = on_cpu.build(compiled_text(spec, {"TILE": "8"}), made, target)
+    monkeypatch.setattr(os, "memfd_create", forbidden)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder := saxpy / "temporary"))
+    folder.mkdir()
+    on_cpu.CpuSource(obj, made, 1)
+    assert not list(folder.iterdir())
+    with pytest.raises(BuildError, match="the built library does not load"):
+        on_cpu.CpuSource(obj[:100], made, 1)
