@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -22,6 +23,8 @@ from tilewright.search import Strategy, seconds
 PROGRAM = "TILEWRIGHT_PROPOSER"
 ROUNDS = 3
 """Answers in a row without a new legal schedule after which the program is not asked again."""
+LONGEST = 1 << 20
+"""Characters of an answer."""
 
 
 class AskProgram(Strategy):
@@ -35,7 +38,8 @@ class AskProgram(Strategy):
         if not command:
             raise UsageError(f"{PROGRAM} names no program: set it to the command that proposes schedules")
         try:
-            self.program = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            self.program = subprocess.Popen(shlex.split(command), start_new_session=True, **pipes)
         except (OSError, ValueError) as e:
             raise UsageError(f"{PROGRAM}={command}: the program does not start: {e}") from None
         self.told, self.known, self.misses, self.first = [], set(), 0, True
@@ -57,7 +61,7 @@ class AskProgram(Strategy):
         with contextlib.suppress(BrokenPipeError):  # it has ended; what it said before that is read
             self.program.stdin.write(json.dumps(question) + "\n")
             self.program.stdin.flush()
-        line = self.program.stdout.readline()
+        line = self.program.stdout.readline(LONGEST)
         try:
             answer = json.loads(line or "null")
         except ValueError:
@@ -96,7 +100,8 @@ class AskProgram(Strategy):
         return self.misses >= ROUNDS
 
     def close(self):
-        self.program.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.program.pid, signal.SIGKILL)  # and what it started, such as what a shell waits for
         self.program.wait()
         with contextlib.suppress(BrokenPipeError):  # it ended with a question unread
             self.program.stdin.close()

@@ -196,7 +196,7 @@ class GuardedStrategy(Strategy):
         self.name = getattr(inner, "name", called)  # type: ignore[misc]  # a class's, and this class has one for each
 
     def ask(self, n: int) -> list[Schedule]:
-        asked: list[Schedule] = self._made(self.inner.ask, [], n)
+        asked: list[Schedule] = self._made(lambda: list(self.inner.ask(n)), [])
         if all(isinstance(opts, tuple) and all(isinstance(o, Opt) for o in opts) for opts in asked):
             return asked
         self._fails("it asked for what is no schedule, a tuple of tilewright.Opt", None)
@@ -222,11 +222,11 @@ class GuardedStrategy(Strategy):
             return call(*args)
         except TilewrightError:
             raise
-        except Exception as e:
+        except (Exception, SystemExit) as e:
             self._fails(f"{type(e).__name__}: {e}", e)
             return otherwise
 
-    def _fails(self, why: str, error: Exception | None) -> None:
+    def _fails(self, why: str, error: BaseException | None) -> None:
         last = None if error is None else traceback.extract_tb(error.__traceback__)[-1]
         place = "" if last is None else f" at {last.filename}:{last.lineno}"
         if not self._failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,12 @@ class Forgetful(Once):
 class Odd(Once):
     def ask(self, n):
         return ["Um4"]
+class Silent(Once):
+    def ask(self, n):
+        return None
+class Leaving(Once):
+    def ask(self, n):
+        raise SystemExit(7)
 class Refusing(Once):
     def __init__(self, space, *, seed=0, start=()):
         raise RuntimeError("not today")
@@ -136,6 +143,29 @@ def test_a_program_proposes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert result.exit_code == 0 and result.verified and sum(result.counts.values()) == 3  # as written, and the two that are legal and new
     said = log.read_text()
     assert '"options": ["' in said and "cannot read 'nonsense'" in said and '"illegal here"' in said and '"known already"' in said
+
+
+@pytest.mark.parametrize(("name", "said"), [("Silent", "TypeError: 'NoneType'"), ("Leaving", "SystemExit: 7 at .*mine.py")])
+def test_a_strategy_that_gives_nothing_or_leaves_is_not_asked_again(file: str, space: Space, name: str, said: str) -> None:
+    strategy = create(f"{file}:{name}", space)
+    with pytest.warns(UserWarning, match=f"failed, and the search ends with what it has: {said}"):
+        assert strategy.ask(4) == [] and strategy.done
+
+
+def test_a_program_goes_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: Space) -> None:
+    (tmp_path / "proposer.sh").write_text("sleep 1000 & echo '[\"Um4 Un32\"]'; echo $! > $0.pid; wait")
+    monkeypatch.setenv(PROGRAM, f"sh {tmp_path}/proposer.sh")
+    asker = AskProgram(space)
+    assert len(asker.ask(1)) == 1
+    while not (tmp_path / "proposer.sh.pid").exists() or not (child := (tmp_path / "proposer.sh.pid").read_text()):
+        time.sleep(0.01)
+    asker.close()
+    for _ in range(500):  # whoever inherits it takes it back
+        state = Path(f"/proc/{int(child)}/stat")
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.01)
+    pytest.fail("what the program started goes on")
 
 
 def test_a_program_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], space: Space) -> None:

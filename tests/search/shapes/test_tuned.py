@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned, "_SHAPES", (4, 4))
     monkeypatch.setattr(kept, "HELD", 2)
     monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
-    monkeypatch.setattr(size_trees, "OWN", float("inf"))
+    monkeypatch.setattr(size_trees, "OWN", (float("inf"),) * 2)
     root = SizeTest(("m", "n"), 100, 0, SizeTest(("m",), 20, 1, 0))
     monkeypatch.setattr(SizeSearch, "tree", lambda self, most, ranges: tree_of(ranges, root, [A, B]))
 
@@ -53,8 +53,8 @@ def test_a_tree_of_two_sizes(quick: None, tmp_path: Path) -> None:
     with caches.open(file) as store, pytest.MonkeyPatch.context() as patch:
         about = named_kernels.make("matmul", {"m": 11, "n": 33, "k": 9}, "float32"), exact.plan.key, store, devices.get("cpu")
         assert "own first start" not in size_trees.explained(*about)[0]
-        patch.setattr(size_trees, "OWN", 0.0)
-        assert size_trees.explained(*about)[0].endswith(": its own first start schedule, as B is expected to be slower there")
+        patch.setattr(size_trees, "OWN", (0.0, 0.0))
+        assert size_trees.explained(*about)[0].endswith(": its own first start schedule, as B is not expected to be faster there")
 
     compiled = tilewright.best("matmul", {"m": sym("m", 1, 40), "n": sym("n", 8, 48), "k": 9}, "float32", threads=1, cache=file)
     replays = Replay([BoundCall(compiled.executable, (0, 0, 0))], [[(0, 0)], [(0, 1)], [(0, 2)]], ["m", "n"])
@@ -93,7 +93,7 @@ def test_a_tree_of_two_sizes(quick: None, tmp_path: Path) -> None:
 def test_an_interrupt_keeps_the_tree_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned, "_SHAPES", (4, 4))
     monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
-    monkeypatch.setattr(size_trees, "OWN", float("inf"))
+    monkeypatch.setattr(size_trees, "OWN", (float("inf"),) * 2)
     timed = SizeSearch.timed
 
     def struck(self: SizeSearch, shape: sized.Shape, schedules: object) -> None:
@@ -111,7 +111,7 @@ def test_an_interrupt_keeps_the_tree_so_far(tmp_path: Path, monkeypatch: pytest.
 
 def test_one_schedule_for_two_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
-    monkeypatch.setattr(size_trees, "OWN", float("inf"))
+    monkeypatch.setattr(size_trees, "OWN", (float("inf"),) * 2)
     shapes = [WeightedShape({"m": 9, "n": 40}), WeightedShape({"m": 30, "n": 24}, 2.0)]
     result = tune_sizes("softmax", shapes, "float32", budget=60, threads=1, cache=tmp_path / "cache.db")
     assert result.exit_code == 0, result.message
@@ -140,3 +140,13 @@ def test_bad_wishes(tmp_path: Path) -> None:
         tune_sizes("matmul", [SizeRange("m", 1, 4)], schedules=0, cache=tmp_path / "c.db")
     with pytest.raises(KernelError, match="no size 'q'"):
         tune_sizes("matmul", [SizeRange("q", 1, 4)], cache=tmp_path / "c.db")
+
+
+def test_what_was_made_another_to_fit_must_be_expected_to_be_faster_than_the_shapes_own_start() -> None:
+    kernel, target = named_kernels.make("matmul", {"m": 3, "n": 64, "k": 8}, "float32"), devices.get("cpu").target
+    asked, own = (opt("UPCAST", "m", 8), opt("UPCAST", "n", 16)), (opt("UPCAST", "n", 32),)
+    for slower in (0.9, 1.0, 1.03):
+        found = size_trees.as_here(kernel, asked, target, lambda o, slower=slower: 1.0 if o == own else slower, own)
+        assert (found == own) == (slower > 0.9) and asked != found
+        fits = (opt("UPCAST", "m", 3), opt("UPCAST", "n", 16))
+        assert size_trees.as_here(kernel, fits, target, lambda o, slower=slower: 1.0 if o == own else slower, own) == fits
