@@ -73,6 +73,8 @@ def _type(dtype: Any) -> np.dtype[Any]:
 
 
 from_buffer = c_char.from_buffer
+_ADDED = 2
+"""What `dtype.isbuiltin` is of a type that NumPy does not know by itself, such as bfloat16: the buffer protocol has none of them."""
 
 
 class Binder:
@@ -91,6 +93,7 @@ class Binder:
         self._makers = [np.empty if n < SMALL else empty for n in bytes_] or [empty] * len(self.outputs)
 
         self._kinds = frozenset({np.ndarray})
+        self._plain = all(d.isbuiltin != _ADDED for d in self.dtypes)
         self._input_dtypes = self.dtypes[: len(self.inputs)]
         self._unaligned = max((d.alignment for d in self.dtypes), default=1) - 1
         first = len(self.inputs)
@@ -164,8 +167,8 @@ class Binder:
         if not self._kinds.issuperset(map(type, arrays)) or [a.dtype for a in arrays] != (self.dtypes if given else self._input_dtypes):
             return None
         try:
-            found = [addressof(from_buffer(a)) for a in arrays]
-        except (TypeError, ValueError, BufferError):  # read-only, not contiguous, empty, or of another library's type
+            found = [addressof(from_buffer(a)) for a in arrays] if self._plain else [_buffer_address(a) for a in arrays]
+        except (TypeError, ValueError, BufferError):  # read-only, not contiguous or empty
             if not all(a.flags.c_contiguous for a in arrays) or not all(a.flags.writeable for a in arrays[len(self.inputs) :]):
                 return None
             found = [address(a) for a in arrays]
@@ -253,11 +256,16 @@ def viewed(arrays: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(np.asarray(a) if isinstance(a, memoryview) else a for a in arrays)
 
 
+def _buffer_address(a: Any) -> int:
+    """Where an array's memory begins, for one that can be written, is contiguous and is not empty; another raises."""
+    return addressof(from_buffer(a.view(f"u{a.itemsize}") if a.dtype.isbuiltin == _ADDED else a))
+
+
 def address(a: Any) -> int:
     """Where an array's memory begins."""
     try:
-        return addressof(from_buffer(a))
-    except (TypeError, ValueError, BufferError):  # read-only, not contiguous, empty, or of another library's type
+        return _buffer_address(a)
+    except (TypeError, ValueError, BufferError):  # read-only, not contiguous or empty
         at: int = a.__array_interface__["data"][0]
         return at
 

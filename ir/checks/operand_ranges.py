@@ -34,8 +34,11 @@ class OperandRange:
         """Raise OutOfRangeError where an element lies outside; `high`: as a number."""
         if not array.size:
             return
-        least, most = int(array.min()), int(array.max())
-        if least < self.low or most > high:
+        inside = False
+        if self.low == 0 and (kind := array.dtype.kind) in "iu":  # read as unsigned, a negative element is a large one: one pass sees both ends
+            largest = (1 << 8 * array.itemsize - (kind == "i")) - 1
+            inside = int(array.view(f"u{array.itemsize}").max()) <= min(high, largest)
+        if not inside and ((least := int(array.min())) < self.low or (most := int(array.max())) > high):
             wrong = least if least < self.low else most
             raise OutOfRangeError(
                 f"{who}: {self.name} has the element {wrong}, outside of {self.low}..{high}: its elements are places, or say how far a loop goes"

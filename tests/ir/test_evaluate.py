@@ -30,6 +30,7 @@ from tilewright.ir import (
     sym,
     where,
 )
+from tilewright.ir.checks import operand_ranges
 from tilewright.ir.dtypes import index
 from tilewright.ir.evaluation import evaluate, evaluate_error, twin
 from tilewright.ir.evaluation import reference as evaluate_module
@@ -337,6 +338,18 @@ def test_embedding():
 def test_embedding_outside_the_table_is_an_error():
     with pytest.raises(OutOfRangeError, match=r"ids has the element 9, outside of 0\.\.6"):
         evaluate(embedding(2, 7, 3), {"ids": np.array([1, 9], np.int32), "table": np.zeros((7, 3), "f")})
+
+
+@pytest.mark.parametrize("wrong", [-1, -56, 127])
+@pytest.mark.parametrize("high", [100, 126, 299])
+def test_places_in_bytes_with_a_sign_are_looked_at_as_such(wrong: int, high: int):
+    ids = np.array([3, wrong, 0], np.int8)
+    check = operand_ranges.OperandRange(0, "ids", 0, high).check
+    check("k", ids[::2], high)
+    if wrong == 127 < high:
+        return check("k", ids, high)
+    with pytest.raises(OutOfRangeError, match=f"ids has the element {wrong}, outside of 0..{high}"):
+        check("k", ids, high)
 
 
 def test_embedding_gradient_scatters():

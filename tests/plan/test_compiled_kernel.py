@@ -343,8 +343,17 @@ def test_bfloat16_and_integers(make) -> None:
 
     compiled = make("matmul", SHAPE, "bfloat16")
     a, b = (rng.integers(-3, 4, s).astype(ml_dtypes.bfloat16) for s in ((8, 16), (16, 32)))
+    compiled(a, b)
     out = compiled(a, b)
     assert out.dtype == ml_dtypes.bfloat16
+    with pytest.raises(UsageError, match="a is not contiguous"):
+        compiled(np.asfortranarray(a), b)
+    frozen = np.empty_like(out)
+    frozen.flags.writeable = False
+    with pytest.raises(UsageError, match="c is read-only"):
+        compiled(a, b, out=frozen)
+    a.flags.writeable = False
+    np.testing.assert_array_equal(compiled(a, b), out)
     np.testing.assert_array_equal(
         out.astype(np.float32), (a.astype(np.float32) @ b.astype(np.float32)).astype(ml_dtypes.bfloat16).astype(np.float32)
     )
