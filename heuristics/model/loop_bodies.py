@@ -43,7 +43,8 @@ class Body:
         """Turns that a vector of a sum of products takes of the units that load, multiply and shuffle."""
         e = self.nest.expr
         products = self.lane is not None and self.nest.kind == "reduce" and e.op == "mul" and e.src[0] is not e.src[1]
-        return max(1.0, self.scheduled.target.vector_bytes / self.core.whole) if products else 1.0
+        size = min(self.scheduled.target.vector_bytes, self.width * e.dtype.size)
+        return max(1.0, size / self.core.whole) if products else 1.0
 
     def times(self, node: Node) -> int:
         """How often `node` is computed: once for each assignment of the register parts it varies with."""

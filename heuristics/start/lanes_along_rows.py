@@ -96,7 +96,7 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
     found = lanes_along_rows(kernel, target, c)
     if found is None:
         return
-    rows, lanes = found.rows, target.lanes(c.nest.expr.dtype)
+    rows, lanes = found.rows, _lanes(found, target, c)
     name, image, weights = str(rows.arg.name), read_bytes(c, {}), _bytes(c.tall)
     most = (1 if image <= NEAR_IMAGE * target.l2 else FAR_WEIGHTS) * target.l2  # (what is larger is best read once)
     for tile in _tiles(found, target, c)[:TILES]:
@@ -120,6 +120,12 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
         yield [*ways, *grid] if weights > image else [*grid, *ways]
 
 
+def _lanes(found: LanesAlongRows, target: Target, c: Contraction) -> int:
+    """Lanes of a vector: of a part of one where the rows fill no more. (It takes no longer, and half as long where a processor's units are
+    as wide as half a vector.)"""
+    return min(target.lanes(c.nest.expr.dtype), 1 << (extent(found.rows) - 1).bit_length())
+
+
 def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[RegisterTile]:
     """The register tiles that take the fewest cycles for a result, best first: each step loads a vector of weights for each vector of lanes,
     from the second cache, and broadcasts an element for each of the others."""
@@ -128,7 +134,7 @@ def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[Regist
     computed = any(n.op not in ("load", "cast") for n in c.nest.expr.src) or any(n.dtype is not c.nest.expr.dtype for n in c.nest.loads)
     large = target.registers >= core.large_file
     taken = target.registers // 4 if computed and large else 0 if computed or large or "fma" in target.features else 2
-    lanes, most = target.lanes(c.nest.expr.dtype), target.registers - taken
+    lanes, most = _lanes(found, target, c), target.registers - taken
     # results of an odd number of places are stored element by element, which are in as many lines as there are lanes
     parts = [_equal_parts(width, n) for n in range(1, most)]
     copies = dict.fromkeys((*parts, *(n + 1 for n in parts if n % 2 and n + 1 < min(most, width + lanes))))
