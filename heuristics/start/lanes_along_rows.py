@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product, takewhile
+from itertools import product, takewhile, zip_longest
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, loads
@@ -96,10 +96,10 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
     found = lanes_along_rows(kernel, target, c)
     if found is None:
         return
-    rows, lanes = found.rows, _lanes(found, target, c)
-    name, image, weights = str(rows.arg.name), read_bytes(c, {}), _bytes(c.tall)
+    rows, name, image, weights = found.rows, str(found.rows.arg.name), read_bytes(c, {}), _bytes(c.tall)
     most = (1 if image <= NEAR_IMAGE * target.l2 else FAR_WEIGHTS) * target.l2  # (what is larger is best read once)
-    for tile in _tiles(found, target, c)[:TILES]:
+    tiles = [[(n, t) for t in _tiles(found, n, target, c)[:TILES]] for n in _lanes(found, target, c)]
+    for lanes, tile in (t for some in zip_longest(*tiles) for t in some if t is not None):
         amount = tile.vectors * lanes
         out = [opt("PADTO", name, -(-extent(rows) // amount) * amount)] if waste(extent(rows), amount) > MAX_EXTRA_WORK - 1 else []
         out.append(opt("UPCAST", name, amount))
@@ -120,13 +120,16 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
         yield [*ways, *grid] if weights > image else [*grid, *ways]
 
 
-def _lanes(found: LanesAlongRows, target: Target, c: Contraction) -> int:
-    """Lanes of a vector: of a part of one where the rows fill no more. (It takes no longer, and half as long where a processor's units are
-    as wide as half a vector.)"""
-    return min(target.lanes(c.nest.expr.dtype), 1 << (extent(found.rows) - 1).bit_length())
+def _lanes(found: LanesAlongRows, target: Target, c: Contraction) -> list[int]:
+    """Lanes of a vector: of a part of one where the rows fill no more, which takes no longer; of half a one, too, where many less are idle,
+    which takes half as long where a processor's units are as wide as that."""
+    rows, whole = extent(found.rows), target.lanes(c.nest.expr.dtype)
+    if rows <= whole // 2:
+        return [1 << (rows - 1).bit_length()]
+    return [whole] if waste(rows, whole) < waste(rows, whole // 2) + SPARED else [whole, whole // 2]
 
 
-def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[RegisterTile]:
+def _tiles(found: LanesAlongRows, lanes: int, target: Target, c: Contraction) -> list[RegisterTile]:
     """The register tiles that take the fewest cycles for a result, best first: each step loads a vector of weights for each vector of lanes,
     from the second cache, and broadcasts an element for each of the others."""
     core, caches, rows, width = DEFAULT.core, DEFAULT.caches, extent(found.rows), extent(c.lane)
@@ -134,7 +137,7 @@ def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[Regist
     computed = any(n.op not in ("load", "cast") for n in c.nest.expr.src) or any(n.dtype is not c.nest.expr.dtype for n in c.nest.loads)
     large = target.registers >= core.large_file
     taken = target.registers // 4 if computed and large else 0 if computed or large or "fma" in target.features else 2
-    lanes, most = _lanes(found, target, c), target.registers - taken
+    most = target.registers - taken
     # results of an odd number of places are stored element by element, which are in as many lines as there are lanes
     parts = [_equal_parts(width, n) for n in range(1, most)]
     copies = dict.fromkeys((*parts, *(n + 1 for n in parts if n % 2 and n + 1 < min(most, width + lanes))))
@@ -151,7 +154,7 @@ def _tiles(found: LanesAlongRows, target: Target, c: Contraction) -> list[Regist
             continue
         issued = sums + vectors + (0 if vectors == 1 and target.broadcasts_operands else read) + core.overhead
         step = max(sums / core.ports, (read + vectors) / core.load_ports, core.latency, issued / core.issue)
-        step += caches.unhidden * vectors * target.vector_bytes / caches.l2
+        step += caches.unhidden * vectors * lanes * c.nest.expr.dtype.size / caches.l2
         best[RegisterTile(vectors, n, beside, amount)] = (
             round((step / sums + (apart if n % 2 else 0.0)) * (1 + waste(rows, vectors * lanes)) * (1 + waste(width, n)) * (1 + spare), 2),
             amount,

@@ -20,6 +20,7 @@ from ...opts.lanes import Vectors
 from ...opts.nests import Nest
 from ...opts.options.cache import Prefetch, prefetches
 from ...program.program import Mem, Number, Val
+from ..access.memory_access import write_all
 from ..arithmetic.nan_extremes import NumbersOnly, bits_of
 from ..arithmetic.reciprocal_root import factors
 from ..expr import NestEval
@@ -393,6 +394,5 @@ class Accumulators:
     def write(self, array: Array, results: dict[Key, Val]) -> None:
         """Store finished (or partly summed) accumulators."""
         ev = self.ev
-        conds = ev.guards(array, self.n.axes)
-        for key, v in results.items():
-            ev.write(array.mem, array.address(self.low.point(array)), dict(key), v, conds)
+        copies = [(dict(key), v) for key, v in results.items()]
+        write_all(ev, array.mem, array.address(self.low.point(array)), copies, ev.guards(array, self.n.axes))
