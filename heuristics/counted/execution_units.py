@@ -96,6 +96,10 @@ class Units:
         size = 1 if v.dtype.kind == "b" else v.dtype.size
         return max(1, -(-v.lanes * size // self.target.vector_bytes))
 
+    def turns(self, v: Val) -> float:
+        """Turns that a register of a value takes of the units that multiply."""
+        return max(1.0, min(v.lanes * v.dtype.size, self.target.vector_bytes) / self.machine.core.whole)
+
     def of(self, s: Instr) -> tuple[Uses, float]:
         """(what an instruction takes, cycles until its result is there)."""
         access = _ACCESSES.get(s.op)
@@ -107,6 +111,8 @@ class Units:
         share = share_of_one(self.made, s, "avx512" in self.target.features) if v.lanes > 1 else 1.0
         if share < 1:
             return Uses(arith=(n := share * self.pieces(s.args[-1])), issued=n), self.machine.core.latency * (share > 0)
+        if s.op == "splat" and v.dtype.is_float and self.target.broadcasts_operands and self._read(s.args[0]):
+            return Uses(), 0.0  # (part of the instruction that uses it)
         key = (s.op, v.dtype, v.lanes, *((a.dtype, a.lanes) for a in s.args[:2]), s.attr, any(map(self.joined, (v, *s.args))))
         found = self.known.get(key)
         if found is None:
@@ -126,6 +132,9 @@ class Units:
             return Uses(arith=n * each, issued=n * each), 3.0
         latency = self.machine.core.latency if v.dtype.is_float else 1.0
         return Uses(arith=n, issued=n), latency
+
+    def _read(self, v: Val) -> bool:
+        return v in self.made and self.made[v].op == "load"
 
     def joined(self, v: Val) -> bool:
         """Whether a value is wider than a register since products of narrow integers are added in twos (pmaddwd): nothing is widened
@@ -281,8 +290,8 @@ def _divide(u: Units, s: Instr, n: int) -> tuple[Uses, float]:
 def _fma(u: Units, s: Instr, n: int) -> tuple[Uses, float]:
     core, dtype = u.machine.core, s.result.dtype
     if dtype.is_float:
-        fused = "fma" in u.target.features
-        return Uses(arith=n if fused else 2.0 * n, issued=n if fused else 2.0 * n), core.latency * (1.0 if fused else 2.0)
+        each = n if "fma" in u.target.features else 2.0 * n
+        return Uses(arith=each * u.turns(s.result), issued=each), core.latency * each / n
     uses, latency = _mul(u, s, n)
     return Uses(arith=uses.arith + n, issued=uses.issued + n), latency + 1.0
 
@@ -292,7 +301,7 @@ def _mul(u: Units, s: Instr, n: int) -> tuple[Uses, float]:
     if u.joined(s.result):
         return Uses(arith=n / 2, issued=n / 2), 5.0
     if dtype.is_float:
-        return Uses(arith=n, issued=n), u.machine.core.latency
+        return Uses(arith=n * u.turns(s.result), issued=n), u.machine.core.latency
     each = 1.0 if dtype.size == 2 else 2.0 if dtype.size == 4 and "sse41" in u.target.features else 3.0 if dtype.size == 1 else 6.0
     return Uses(arith=n * each, issued=n * each), 5.0 * each
 
