@@ -16,7 +16,9 @@ from tilewright.heuristics.start import quick_starts
 from tilewright.ir import Kernel
 from tilewright.ir.normal_form import normalise
 from tilewright.ir.rewriter import with_constants
-from tilewright.opts import Opts, apply
+from tilewright.lower import lower
+from tilewright.opts import Opts, apply, parse
+from tilewright.program import program as programs
 from tilewright.tensor import Tensor, nn
 
 FORMS: dict[str, tuple[tuple[int, int, int], tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -31,6 +33,8 @@ FORMS: dict[str, tuple[tuple[int, int, int], tuple[int, ...], tuple[int, ...], d
     "2d points, batch": ((3, 130, 24), (7, 6), (1, 1), {}),
     "3d": ((1, 6, 20), (4, 5, 9), (3, 1, 3), {"padding": (1, 0, 1)}),
     "2d groups, long window": ((1, 4, 16), (24, 34), (7, 7), {"padding": 3, "groups": 2}),
+    "3d groups": ((1, 16, 16), (6, 8, 10), (3, 3, 3), {"padding": 1, "groups": 2}),
+    "3d channels": ((1, 6, 20), (6, 8, 10), (3, 3, 3), {"padding": 1}),
     "3d stride": ((2, 5, 17), (5, 6, 7), (3, 3, 3), {"stride": 2, "padding": 1}),
 }
 """(batch, channels, output channels), the image, the window, and how it slides."""
@@ -185,3 +189,21 @@ def test_results_beside_each_other_are_of_one_image() -> None:
     kernel = normalise(made.missing()[0])
     found = across(kernel, quick_starts(kernel, targets.named("x86-64-v4"), 1))
     assert found and not any(x.op == "UPCAST" and x.on == "d0" for o in found for x in o)
+
+
+@pytest.mark.parametrize("form", ["3d groups", "3d channels"])
+def test_vectors_are_as_short_as_what_fills_them(form: str) -> None:
+    """Units of a Zen 4 multiply half a vector in half the time, so that lanes of a whole one need not be idle."""
+    first = quick_starts(convolution(form), targets.named("znver4"))[0]
+    assert next(o.amount for o in first if o.op == "UPCAST") == 8 and not any(o.op == "PADTO" for o in first)
+
+
+def test_cut_sums_that_lie_apart_are_stored_row_by_row() -> None:
+    """Lanes along the channels of an image are far apart in memory: blocks are turned, before each store of partial sums too."""
+    kernel = convolution("2d batch")
+    opts = parse("PADd1:48 Ud1:16 Ud3:10 Pd1 Td4@r0:4 Md4@r0<d0 Sin1@d1")
+    made = lower(apply(kernel, opts, targets.named("x86-64-v4")))
+    assert not any(s.op == "scatter" for p in made.phases for s in programs.statements(p.body) if isinstance(s, programs.Instr))
+    for level in ("x86-64-v3", "x86-64-v4"):
+        if targets.named(level).features <= targets.host().features:
+            check_compiled(kernel, opts, targets.named(level))
