@@ -27,7 +27,8 @@ class CSR:
     `indptr[i + 1] − 1`. Columns may come in any order; entries at one place are added up.
 
     `indptr`: integers (rows + 1,), from 0 to the number of entries, none less than the one before. `indices`: integers (entries,), from 0
-    to columns − 1. `data`: floats (entries,). `shape`: (rows, columns). Arrays and tensors are taken; arrays, and offsets that are computed already, are looked at here, once.
+    to columns − 1. `data`: floats (entries,). `shape`: (rows, columns). One of SciPy's matrices in compressed rows may stand for all four.
+    Arrays and tensors are taken; arrays, and offsets that are computed already, are looked at here, once.
     Raises UsageError and OutOfRangeError for what is no such matrix.
 
     `regular`: whether most rows are as long as those beside them, which decides the schedule of a product; False where `indptr` is computed later.
@@ -35,7 +36,13 @@ class CSR:
     `matrix @ x` is the product with a vector (columns,) or a matrix (columns, n) of the type of `data`, in eager code and in captured
     functions. It has gradients to `data` and to x."""
 
-    def __init__(self, indptr: Any, indices: Any, data: Any, *, shape: tuple[int, int]) -> None:
+    def __init__(self, indptr: Any, indices: Any = None, data: Any = None, *, shape: tuple[int, int] | None = None) -> None:
+        if indices is None and data is None and shape is None:
+            if getattr(indptr, "format", "") != "csr":
+                raise UsageError(
+                    f"CSR: give indptr, indices, data and shape, or a SciPy matrix in compressed rows, m.tocsr(){at(user_line())}"
+                )
+            indptr, indices, data, shape = indptr.indptr, indptr.indices, indptr.data, indptr.shape
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else ()
         if len(sizes) != 2 or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in sizes):
             raise UsageError(f"CSR: shape is {shape!r}; give (rows, columns){at(user_line())}")

@@ -45,6 +45,16 @@ def test_products_and_their_gradients(name: str) -> None:
     np.testing.assert_allclose(of_data.numpy(), (w[row] * x[column]).reshape(len(row), -1).sum(1), **close)
 
 
+def test_matrices_of_scipy() -> None:
+    scipy = pytest.importorskip("scipy.sparse")
+    there = scipy.random(9, 7, 0.4, format="csr", dtype="float32", rng=np.random.default_rng(0))
+    x = np.arange(7, dtype="float32")
+    np.testing.assert_allclose((sparse.CSR(there) @ x).numpy(), there @ x, rtol=1e-5)
+    for other in (there.tocsc(), there.toarray()):
+        with pytest.raises(UsageError, match=r"give indptr, indices, data and shape, or a SciPy matrix in compressed rows, m\.tocsr\(\)"):
+            sparse.CSR(other)
+
+
 def test_rows_about_as_long_as_those_beside_them() -> None:
     """What schedules of products follow: the same padded to the longest of eight, at most a quarter more."""
     found = {name for name in LENGTHS if sparse.regular(structure(name, 400, COLUMNS, "int32")[0])}
