@@ -12,7 +12,7 @@ from ..ir import index as ix
 from ..ir.buffer import Buffer, load_parts
 from ..ir.kernel import Kernel
 from ..ir.node import Node, axes_of, const, ordered_axes
-from .analysis.interior import interior
+from .analysis.interior import interior, likely
 from .axis_plan import Part
 from .loops import Loops
 from .nests import Nest
@@ -120,6 +120,8 @@ def deinterleaved_step(s: Loops, nest: Nest, load: Node, part: Part) -> int | No
     plan = s.stages.get(buffer.name)
     mine = plan is not None and any(n is nest for n in plan.nests)
     # a mask, or copies past the extent, of what is not staged: elements that may not exist
+    if mask is not None and likely(mask) and s.target.kind == "cpu" and s.group == 1:
+        mask = None  # (a border, at which loops are cut)
     unsafe = not mine and (mask is not None or _mostly_masked(s, part.axis))
     if s.target.kind == "gpu" or (mine and plan is not None and plan.order == "panel"):
         return None

@@ -193,6 +193,9 @@ class Builder:
         if op == "select":
             return None if first is None else b if first else rest[0]
         second = self.truth(b)
+        x, y = self._truths.get(a), self._truths.get(b)
+        if isinstance(x, tuple) and isinstance(y, tuple):  # (lane by lane)
+            return self.const(tuple(p or q if op == "or" else p and q for p, q in zip(x, y, strict=True)), bool_, a.lanes)
         if op == "or":
             return a if first is True or second is False else b if second is True or first is False else None
         return b if first is True or second is False else a if second is True or first is False else None

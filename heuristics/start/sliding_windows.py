@@ -27,6 +27,8 @@ RUN = 1024
 """Results of short windows that are a work item."""
 RESULTS = 256
 """Results of long windows that are a work item."""
+APART = 4
+"""Elements from one step of a window to the next at most, along a row."""
 ITEMS = 64
 """Work items that are enough for any number of threads."""
 
@@ -104,7 +106,8 @@ class UnrolledWindows(StartRule):
         if n is None or lane is None:
             return
         free = [a for a in f.shared if a is not lane]
-        read = [(x, a) for x in accesses(f.kernel, n) if lane in x.strides and not x.store for a in n.reduce_axes if x.stride(a) == 1]
+        found = [x for x in accesses(f.kernel, n) if lane in x.strides and not x.store]
+        read = [(x, a) for x in found for a in n.reduce_axes if 0 < (x.stride(a) or 0) <= APART]
         # (what is longer than a vector and does not overlap is a row)
         slides = any(extent(a) <= f.lanes or (x.stride(lane) or 0) < extent(a) for x, a in read)
         every = list(dict.fromkeys(a for m in f.reductions for a in m.reduce_axes if extent(a) > 1))

@@ -4,7 +4,7 @@ interleaves them into whole vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -38,11 +38,19 @@ def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, inva
         size = chunk(ev.low.sched.target, mem.dtype.size, step, width)
         chunks = [_whole(ev, mem, base, offset - component + at, there[at : at + size]) for at in range(0, step * width, size)]
         return deinterleave(b, [joined(b, chunks[i::step]) for i in range(step)], component, size)
-    if width < LEAST or mask is not None:
+    if mask is not None:
         return None
-    # the last vector ends with the last element that is wanted
+    return picked(ev, lambda at: ev.low.load(mem, base, at, width, None, invariant), offset, step)
+
+
+def picked(ev: Indices, load: Callable[[int], Val], offset: int, step: int) -> Val | None:
+    """A vector of the elements `step` apart from an offset on, out of whole vectors, which `load` makes of where they begin; None where it is
+    better gathered. Nothing past the last element that is wanted is read."""
+    b, width = ev.b, ev.width
+    if not deinterleavable(step) or width < LEAST or ev.low.sched.target.kind == "gpu":
+        return None
     starts = [*(i * width for i in range(step - 1)), (width - 1) * (step - 1)]
-    vectors = [ev.low.load(mem, base, offset + s, width, None, invariant) for s in starts]
+    vectors = [load(offset + s) for s in starts]
     wanted = [i * step for i in range(width)]
     found = vectors[0]
     for n, (start, v) in enumerate(zip(starts[1:], vectors[1:]), 1):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
 from math import gcd, prod
+from operator import and_
 
 from ...ir import index as ix
 from ...ir.buffer import load_parts
@@ -21,7 +22,7 @@ from ...program.program import Mem, Val
 from ..indices import Bounds, Indices
 from ..part_index import as_node, reads_memory
 from ..storage import Array, Assignment
-from .interleaved import chunk, group_read, interleave, strided_read, write_rows
+from .interleaved import chunk, group_read, interleave, picked, strided_read, write_rows
 from .transpose import block_of, rows_of, transposed_read
 
 # known lanes ----------------------------------------------------------------------------------------------------------
@@ -39,10 +40,18 @@ _TERMS = 512
 
 
 def known_lanes(
-    ev: Indices, mem: Mem, address: Node, asg: Assignment, mask: Val | None, invariant: bool, kept: Array | None = None
+    ev: Bounds,
+    mem: Mem,
+    address: Node,
+    asg: Assignment,
+    mask: Val | None,
+    invariant: bool,
+    kept: Array | None = None,
+    apart: bool = False,
+    alone: Val | None = None,
 ) -> Val | None:
     """The load at `address`, over parts, under a mask; None where its lanes are not known, or far apart, or a plain load does. `kept`: where
-    the value is kept."""
+    the value is kept; `apart`: lanes may be some elements apart, all of them equally; `alone`: a further condition for all of them."""
     if ev.lane is None or ev.width < LEAST or ev.low.sched.target.kind == "gpu":
         return None
     base, c, lane, left = ev.placed(address, asg)
@@ -51,7 +60,8 @@ def known_lanes(
         if mask is not None:
             return None
         there = (True,) * ev.width
-    if not left and lane >= 0 and (lane != 1 or mask is None or _masks(ev, mem)):  # consecutive, or what `strided` reads
+    consecutive = lane == 1 and mask is not None and not masks_alone(ev, mem)
+    if not left and lane >= 0 and not consecutive and not (apart and lane > 1):  # a plain load, or what `strided_read` reads
         return None
     row = _all_of(ev, mem) if kept is None else _written_row(ev, kept)
     if row is None:
@@ -65,7 +75,7 @@ def known_lanes(
         return None
     vectors, places = [], dict[int, int]()
     for n, group in enumerate(groups):
-        vector, start = _vector(ev, mem, base, group, invariant, row)
+        vector, start = _vector(ev, mem, base, group, invariant, row, alone)
         vectors.append(vector)
         places |= {o: n * ev.width + (o - start if len(group) > 1 else 0) for o in group}
     lanes = tuple(places.get(o, 0) for o in offsets)
@@ -73,7 +83,7 @@ def known_lanes(
     return found if mask is None else ev.b.op("select", mask, found, ev.b.const(0, mem.dtype), dtype=mem.dtype)
 
 
-def _masks(ev: Indices, mem: Mem) -> bool:
+def masks_alone(ev: Indices, mem: Mem) -> bool:
     """Whether the processor loads some elements of a vector by itself."""
     features = ev.low.sched.target.features
     return "avx512" in features or ("avx2" in features and mem.dtype.size >= 4)
@@ -134,15 +144,20 @@ def _written_row(ev: Indices, store: Array) -> tuple[int, int] | None:
     return None if ring is not None and d in (ring.along_at, ring.block_at) else (plan.extent, pitch)
 
 
-def _vector(ev: Indices, mem: Mem, base: Node, group: Sequence[int], invariant: bool, row: tuple[int, int]) -> tuple[Val, int]:
-    """A vector with the elements of a group, and the offset of its first lane."""
+def _vector(
+    ev: Bounds, mem: Mem, base: Node, group: Sequence[int], invariant: bool, row: tuple[int, int], alone: Val | None
+) -> tuple[Val, int]:
+    """A vector with the elements of a group, where the condition `alone` holds, and the offset of its first lane."""
     b, low, width, first, last = ev.b, ev.low, ev.width, group[0], group[-1]
     if len(group) == 1:
-        return b.splat(low.load(mem, base, first, 1, None, invariant), width), first
-    for start in (first, last - width + 1):
+        return b.splat(low.load(mem, base, first, 1, alone, invariant), width), first
+    for start in (first, last - width + 1) if alone is None else ():
         if _there(ev, base, start, width, *row):
             return low.load(mem, base, start, width, None, invariant), start
     mask = b.const(tuple(i <= last - first for i in range(width)), bool_, width)
+    if alone is not None:
+        both = b.op("and", b.splat(alone, width), mask)
+        return masked_load(ev, mem, base, first, None, width, (both, alone), invariant), first
     return low.load(mem, base, first, width, mask, invariant), first
 
 
@@ -221,9 +236,10 @@ class MemoryAccess(Bounds):
         invariant: bool = False,
         kept: Array | None = None,
         alone: Val | None = None,
+        there: tuple[bool, ...] | None = None,
     ) -> Val:
         """Load at an element index over parts; `kept`: where a value of the kernel's is kept; `alone`: a condition for all lanes of a mask
-        of many."""
+        of many; `there`: what else the mask says of each lane, where that is known."""
         guarded = mask is not None
         known = None if mask is None else self.b.truth(mask)
         if mask is not None and known is not None:
@@ -250,8 +266,11 @@ class MemoryAccess(Bounds):
             if vec is not None:
                 return b.load(mem, b.op("add", self.low.scalar(base, c), vec), lanes, mask, invariant)
             return self.low.load(mem, base, c, lanes, mask, invariant)
-        if vec is None and lane is not None and (mask is None or not self._kept(mem)):
-            found = strided_read(self, mem, base, c, lane, invariant, mask)
+        if vec is None and lane is not None and (mask is None or not self.kept_output(mem)):
+            found = self._strided(mem, base, c, lane, invariant, mask)
+            if found is None and mask is not None:
+                each = mask if there is None else b.const(there, bool_, self.width)
+                found = known_lanes(self, mem, address, asg, each, invariant, kept, True, None if there is None else alone)
             if found is not None:
                 return found
         columns = transposed_read(self, mem, address, asg, invariant) if vec is None and not guarded else None
@@ -272,7 +291,17 @@ class MemoryAccess(Bounds):
             source = replace(source, anywhere=_always_inside(self, mem, address))
         return b.gather(source, at, mask, invariant)
 
-    def _kept(self, mem: Mem) -> bool:
+    def _strided(self, mem: Mem, base: Node, c: int, step: int, invariant: bool, mask: Val | None) -> Val | None:
+        """Elements `step` apart; under a mask for all lanes the vectors that they are picked from are loaded under it."""
+        if mask is None or mask.lanes > 1 or not masks_alone(self, mem):
+            return strided_read(self, mem, base, c, step, invariant, mask)
+
+        def load(offset: int) -> Val:
+            return masked_load(self, mem, base, offset, None, self.width, (mask, mask), invariant)
+
+        return picked(self, load, c, step)
+
+    def kept_output(self, mem: Mem) -> bool:
         """Whether a read is of what is kept in an output, where elements beside those that are wanted may not be written yet."""
         buffer = self.low.ctx.buffer(mem)
         return buffer is not None and buffer.role == "out"
@@ -341,21 +370,27 @@ def read_masked(
     """A load at an element index over parts, 0 where a mask (over axes, and its value here) does not hold."""
     cond, held = mask
     if held is None or held.lanes == 1 or not _reads_plainly(ev, node, mem, address, asg):
-        alone = None if cond is None or held is None or held.lanes == 1 else _for_all_lanes(ev, cond, asg)
-        return ev.read(mem, address, asg, held, invariant, alone=alone)
+        alone, there = (None, None) if cond is None or held is None or held.lanes == 1 else _apart(ev, cond, asg)
+        if alone is not None and there is not None and all(there):
+            held = alone
+        return ev.read(mem, address, asg, held, invariant, alone=alone, there=there)
     b = ev.b
     # (the mask True: a load of this copy alone; not read-only, since it must stay where its bounds are known)
     x = b.splat(ev.read(mem, address, asg, b.const(True, bool_)), held.lanes)
     return b.op("select", held, x, b.splat(b.const(0, mem.dtype), held.lanes), dtype=mem.dtype)
 
 
-def _for_all_lanes(ev: MemoryAccess, cond: Node, asg: Assignment) -> Val | None:
-    """What of a mask is one for all lanes: where that does not hold, no lane is on."""
-    out: Val | None = None
+def _apart(ev: MemoryAccess, cond: Node, asg: Assignment) -> tuple[Val | None, tuple[bool, ...] | None]:
+    """What of a mask is one for all lanes: where that does not hold, no lane is on; and what of it is known lane by lane, if that is all else."""
+    alone: Val | None = None
+    there: tuple[bool, ...] | None = (True,) * ev.width
     for v in (ev.value(c, asg) for c in conjuncts(cond)):
         if v.lanes == 1 and ev.b.truth(v) is None:
-            out = ev.b.both(out, v)
-    return out
+            alone = ev.b.both(alone, v)
+        elif ev.b.truth(v) is not True:
+            known = ev.b.known(v)
+            there = tuple(map(and_, there, known)) if isinstance(known, tuple) and there is not None else None
+    return alone, there
 
 
 def _reads_plainly(ev: MemoryAccess, node: Node, mem: Mem, address: Node, asg: Assignment) -> bool:

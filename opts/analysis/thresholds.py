@@ -13,11 +13,12 @@ from math import prod
 
 from ...ir import index as ix
 from ...ir.buffer import load_parts
-from ...ir.dtypes import index
+from ...ir.dtypes import bool_, index
 from ...ir.node import COMPARE, Node, axes_of, reachable, walk
 from ...ir.skipped_tiles import conjuncts
 from ..nests import Nest
 from ..schedule import Scheduled
+from .extremes import spelled_out
 from .interior import interior, likely, quotients
 
 SHORT = 160
@@ -106,9 +107,13 @@ def holds_inside(sched: Scheduled, nest: Nest, cond: Node) -> bool:
 def operations(sched: Scheduled, nest: Nest) -> int:
     """About how many instructions a step of a nest is, places left out."""
     lanes = sched.lanes(nest)
-    return prod(p.trips for p in lanes.regs) // lanes.width * _operations(nest)
+    return prod(p.trips for p in lanes.regs) // lanes.width * _operations(nest, spelled_out(sched, nest))
 
 
 @lru_cache(maxsize=512)
-def _operations(nest: Nest) -> int:
-    return sum(n.dtype is not index and n.op not in ("const", "ref") for n in nest.all_nodes)
+def _operations(nest: Nest, window: bool) -> int:
+    """Operations of one point; of a `window` without a loop, whose steps share most of them, without those that cutting saves."""
+    return sum(
+        n.dtype is not index and n.op not in ("const", "ref") and not (window and (n.dtype is bool_ or n.op == "where"))
+        for n in nest.all_nodes
+    )

@@ -18,7 +18,7 @@ from ...ir.node import const as node_const
 from ..graph import index_maps as maps
 from ..graph.index_maps import Shape
 from ..graph.nodes import TensorNode
-from ..graph.primitives import as_typed, cast, const, expand, reduce, reshape, view, with_gradient
+from ..graph.primitives import as_typed, cast, const, elementwise, expand, reduce, reshape, view, with_gradient
 from ..graph.promotion import promote
 from ..graph.symbolic_sizes import number
 from .creation import all_of, along
@@ -348,8 +348,19 @@ def avg_pool(
     total = reduce("add", seen, over)
     if count_padding or not any(a + b for a, b in w.padding):
         return total * (1.0 / prod(size))
-    ones = windows(like(x, 1.0), w)
-    return total / reduce("add", ones, over)
+    return total / cast(_elements(total.shape, w), total.dtype)
+
+
+def _elements(shape: Shape, w: WindowLayout) -> TensorNode:
+    """How many elements of each window are not padding, in results of this shape; windows without dilation."""
+    lead, found = len(shape) - len(w.sizes), None
+    for d, (n, (before, _)) in enumerate(zip(w.sizes, w.padding)):
+        first = along(shape[lead + d], shape, lead + d) * w.stride[d] - before
+        ends = elementwise("min", first + w.kernel[d], like(first, n)) - elementwise("max", first, like(first, 0))
+        here = elementwise("max", ends, like(ends, 0))
+        found = here if found is None else found * here
+    assert found is not None
+    return found
 
 
 def _kernel(name: str, x: TensorNode, kernel: Sizes) -> tuple[int, ...]:

@@ -239,10 +239,10 @@ def test_windows_with_borders_are_spelled_out_where_rows_share_what_they_read(si
     assert estimate(apply(kernel, first, target)) < estimate(apply(kernel, rolled, target))
 
 
-def test_of_planes_that_fill_the_first_cache_a_few_rows_are_staged() -> None:
+def test_of_planes_larger_than_the_first_cache_a_few_rows_are_staged() -> None:
     target = targets.named("cascadelake")
     staged = {size: [o.json[2]["at"] for o in quick_starts(depthwise(size, 2), target)[0] if o.op == "STAGE"] for size in (112, 56)}
-    assert staged == {112: ["oh"], 56: ["g"]}
+    assert staged == {112: ["oh"], 56: []}
 
 
 def test_a_worker_alone_packs_a_panel_for_all_rows() -> None:
