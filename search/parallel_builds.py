@@ -7,7 +7,6 @@ a kernel whenever it asks for one, by a thread of its own that mostly waits, and
 
 from __future__ import annotations
 
-import os
 import select
 import sys
 import threading
@@ -22,6 +21,7 @@ from ..log import logger
 from ..measure.processes import process
 from ..measure.processes.forked import Helper
 from ..measure.processes.protocol import Channel, Closed
+from ..targets import usable_cores
 
 if TYPE_CHECKING:
     from ..cache import Cache
@@ -72,7 +72,7 @@ class BuildHelpers:
         if not spec or self._helpers or not sys.platform.startswith("linux"):
             return
         setup = spec, place.threads, place.where, str(place.store.folder)
-        for _ in range(min(processors() - 1, MOST, kernels // WORTH)):
+        for _ in range(min(usable_cores() - 1, MOST, kernels // WORTH)):
             self._helpers.append(process.start(MODULE, setup))
 
     def build(self, kernels: Sequence[Kernel], make: Callable[[Kernel], object]) -> None:
@@ -195,11 +195,6 @@ def _build(kernel: Kernel, place: BuildPlace) -> None:
         build(plan.rendered or code_of(kernel, plan, place.device, place.store)[1], place.device, place.store)
     except TilewrightError as e:  # whoever needs the kernel gets the error
         log.debug("%s was not built ahead: %s", kernel.name, e)
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def serve(channel: Channel, setup: Any) -> None:

@@ -48,7 +48,7 @@ def machine() -> Target:
     cpu, flags = _detected()
     features = usable(has(arch, flags))
     known = lookup(cpu)
-    l1, l2, l3 = cache_sizes(min(_affinity(), default=0), (known.l1, known.l2, known.l3) if known else _FALLBACK)
+    l1, l2, l3 = cache_sizes(min(affinity(), default=0), (known.l1, known.l2, known.l3) if known else _FALLBACK)
     return Target(cpu, "llvm", arch, cpu, features, *vector_shape(arch, features), usable_cores(), l1, l2, l3)
 
 
@@ -98,13 +98,17 @@ def usable(found: frozenset[str]) -> frozenset[str]:
 
 def usable_cores() -> int:
     """Cores that this process may keep busy: the affinity mask, capped by the cgroup's CPU quota (rounded up). Not cached."""
-    cores = len(_affinity()) or os.cpu_count() or 1
+    cores = len(affinity()) or os.cpu_count() or 1
     quota = cgroup_quota()
     return max(1, min(cores, -int(-quota // 1)) if quota is not None else cores)
 
 
-def _affinity() -> set[int]:
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+def affinity() -> set[int]:
+    """Processors that the system lets this process run on; empty where there is no such mask, or a filter of system calls keeps it."""
+    try:
+        return os.sched_getaffinity(0)
+    except (AttributeError, OSError):
+        return set()
 
 
 def cgroup_quota(proc: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> float | None:

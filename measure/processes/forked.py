@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ...log import logger
+from ...targets import affinity
 
 log = logger("measure")
 
@@ -165,4 +166,4 @@ def _surroundings(env: Mapping[str, str]) -> tuple[Any, ...]:
     limits = [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")]
     early = {k: v for k, v in env.items() if not k.startswith(_LATE)}
     who = os.getresuid(), os.getresgid(), sorted(os.getgroups())
-    return os.getpid(), who, early, limits, os.sched_getaffinity(0), os.nice(0), sys.executable
+    return os.getpid(), who, early, limits, affinity(), os.nice(0), sys.executable

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...targets import affinity
 from .rank import Whereabouts, as_rank
 from .ranks import Ranks
 
@@ -69,7 +70,7 @@ def _least(world: Ranks, call: Callable[[], Any]) -> float:
 
 def _slowed(world: Ranks) -> dict[str, dict[str, float]]:
     """How many times as long each kind of work takes beside each other kind, on the slowest rank; 1 at least."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    cores = sorted(affinity())
     if cores:
         os.sched_setaffinity(0, {cores[world.rank % len(cores)]})  # a device is one core: work beside other work shares it
     a, b = np.ones((256, 256), "float32"), np.ones((256, 256), "float32")

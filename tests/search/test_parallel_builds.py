@@ -23,7 +23,7 @@ def kernels(count):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel_builds, "processors", lambda: 2)
+    monkeypatch.setattr(parallel_builds, "usable_cores", lambda: 2)
     return BuildPlace(devices.get("cpu"), 1, cache.open(tmp_path / "c.db"), Artefacts(tmp_path / "store"), str(tmp_path / "c.db"))
 
 

@@ -221,12 +221,21 @@ def test_quota_of_the_first_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("quota", "cores"), [(None, 8), (0.5, 1), (2.0, 2), (2.5, 3), (64.0, 8)])
 def test_usable_cores(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int) -> None:
-    monkeypatch.setattr(detect, "_affinity", lambda: set(range(8)))
+    monkeypatch.setattr(detect, "affinity", lambda: set(range(8)))
     monkeypatch.setattr(detect, "cgroup_quota", lambda: quota)
     assert targets.usable_cores() == cores
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
+def test_a_mask_that_a_filter_of_system_calls_keeps_is_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(pid: int) -> set[int]:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_getaffinity", forbidden)
+    monkeypatch.setattr(detect, "cgroup_quota", lambda: None)
+    assert targets.affinity() == set() and targets.usable_cores() == (os.cpu_count() or 1)
+
+
 def test_affinity_limits_the_cores() -> None:
     script = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); from tilewright import targets; print(targets.usable_cores())"
