@@ -130,8 +130,14 @@ def asked_for(store: Cache, args: Namespace) -> list[Row]:
 @on_cache(writes=True)
 def import_bundle(store: Cache, args: Namespace) -> int:
     """Merge a bundle."""
+    from ...cache import bundles
+    from ...devices import get
+
     done = store.import_(args.file, trust(args))
     print(f"added {done.added} measurements to {store.location}; {done.known} were there already")
+    here = get("cpu").target.key
+    for other in sorted({r.target for r in bundles.read(args.file) if r.target.startswith("llvm:")} - {here}):
+        print(f"some are for {other[5:]}, and this processor is {here[5:]}: such answer only where the model prefers them")
     return 0
 
 

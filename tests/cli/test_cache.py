@@ -75,7 +75,8 @@ def test_export_clear_import_is_a_round_trip(tune: Tune, filled: Path, tmp_path:
     assert tune("cache", "clear", "--all").out.startswith("deleted 4 measurements")
     assert json.loads(tune("cache", "list", "--format", "json", "--all").out) == []
     assert tune("cache", "import", str(bundle)).out.startswith("added 4 measurements")
-    assert tune("cache", "import", str(bundle)).out.endswith("4 were there already\n")
+    again = tune("cache", "import", str(bundle)).out
+    assert "4 were there already\nsome are for x86_64:znver5:avx2, and this processor is x86_64:" in again
     after = json.loads(tune("cache", "list", "--format", "json", "--all").out)
     assert all(r["provenance"].pop("imported") for r in after), "they say where they are from"
     assert sorted(map(json.dumps, after)) == sorted(map(json.dumps, json.loads(before)))
