@@ -46,6 +46,14 @@ def as_array(data: Any) -> Array:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
+def no_matrix(x: Any) -> None:
+    """Raises UsageError for NumPy's matrices as operands: their * and ** are products of matrices, and sums keep their dimensions."""
+    import numpy as np
+
+    if isinstance(x, np.matrix):
+        raise with_line(UsageError("a matrix, whose * and ** are other operations than an array's: pass np.asarray(x)"))
+
+
 def from_numpy(array: Array, dtype: DType | None = None, device: str = "cpu", range: tuple[int, int] | None = None) -> TensorNode:
     """A node on an array's own memory where it is row-major, aligned and of the type; else on a copy."""
     import numpy as np

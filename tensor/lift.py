@@ -11,7 +11,7 @@ from types import EllipsisType, NoneType
 from typing import Any
 
 from ..ir.dtypes import DType
-from ..ir.errors import TilewrightError, UsageError
+from ..ir.errors import DTypeError, TilewrightError, UsageError
 from .frontends.habits import argument
 from .graph.captured_numbers import holds, plain
 from .graph.nodes import TensorNode, constant_of
@@ -19,7 +19,7 @@ from .graph.primitives import rounded
 from .graph.source_lines import at, user_line, with_line
 from .graph.symbolic_sizes import SymbolicSize, symbolic
 from .handle import TensorHandle
-from .leaves import as_array, from_numpy, leaf
+from .leaves import as_array, from_numpy, leaf, no_matrix
 from .ops.complex_numbers import ComplexParts, apart, complex_rule, is_complex, memory_of
 from .ops.elementwise import multiply
 from .running.assignment import lock_of
@@ -44,6 +44,7 @@ def lowered(x: Any, devices: list[str]) -> Any:
         check_captured(x)
     if not _is_array(x):
         return x
+    no_matrix(x)
     array = as_array(x)
     return apart(memory_of(array)) if array.dtype.kind == "c" else from_numpy(array)
 
@@ -277,7 +278,8 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
 
 
 def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator whose result becomes the tensor's own value, in the tensor's type where that is of the result's kind. Raises UsageError where shape or type would change."""
+    """An operator whose result becomes the tensor's own value, in the tensor's type where that is of the result's kind. Raises UsageError where
+    the shape would change, DTypeError where the type would."""
     call = operator(function)
     done: Callable[[Any, Any], bool] | None = None
 
@@ -306,7 +308,8 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
                 out = out.astype(self.dtype) if self.complex_class else raised(rounded(out.node, self.dtype), out.device)
             if out.shape != self.shape or out.dtype is not self.dtype:
                 change = f"{self.dtype}{list(self.shape)} would become {out.dtype}{list(out.shape)}"
-                raise UsageError(f"{function.__name__} in place: {change}{at(user_line())}")
+                kind = UsageError if out.dtype is self.dtype else DTypeError
+                raise kind(f"{function.__name__} in place: {change}{at(user_line())}")
             if (out.known is None and out.deferred is None) or not at_once(self) or (self.known is None and self.deferred is None):
                 write(self, out.node)
             elif self.links is None:

@@ -6,6 +6,7 @@ docs/array-api.md says what is not there, and which functions compute at once.""
 from __future__ import annotations
 
 from math import e, inf, nan, pi
+from types import SimpleNamespace as _Names
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .. import tensor as _tensor  # noqa: F401
@@ -33,6 +34,7 @@ from ..tensor.frontends.numpy_functions import where
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
 from ..tensor.ops import complex_numbers as _Z
+from ..tensor.ops import convolution as _C
 from ..tensor.ops import creation as _N
 from ..tensor.ops import elementwise as _E
 from ..tensor.ops import indexing as _I
@@ -109,6 +111,8 @@ concat, stack, roll, tile, repeat, pad, diag = _all(_J.concat, _J.stack, _J.roll
 sum, prod, max, min, mean, var, std = _all(_R.sum, _R.prod, _R.max, _R.min, _R.mean, _R.var, _R.std)
 any, all, count_nonzero, argmax, argmin = _all(_R.any, _R.all, _R.count_nonzero, _R.argmax, _R.argmin)
 cumulative_sum, cumulative_prod, diff = _lifted(_R.cumulative_sum), _lifted(_R.cumulative_prod), _lifted(_J.diff)
+cumsum, cumprod, gradient = _lifted(_R.cumsum), _lifted(_R.cumprod), _lifted(_J.gradient)
+lib = _Names(stride_tricks=_Names(sliding_window_view=_lifted(_C.sliding_window_view)))
 
 # indexing, sorting, sets
 take, take_along_axis = _lifted(_I.take), _lifted(_I.take_along_axis)
@@ -122,11 +126,11 @@ __all__ = [
     "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "asarray", "asin", "asinh",
     "astype", "atan", "atan2", "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
     "bitwise_right_shift", "bitwise_xor", "bool", "broadcast_arrays", "broadcast_to", "can_cast", "ceil", "clip", "complex128",
-    "complex64", "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diag", "diff", "divide", "e",
+    "complex64", "concat", "conj", "copysign", "cos", "cosh", "count_nonzero", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diag", "diff", "divide", "e",
     "einsum", "empty", "empty_like", "equal", "exp", "expand_dims", "expm1", "eye", "fft", "finfo", "flip", "float16",
-    "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "floor_divide", "from_dlpack", "full", "full_like", "greater", "greater_equal",
+    "float32", "float64", "float8_e4m3", "float8_e5m2", "floor", "floor_divide", "from_dlpack", "full", "full_like", "gradient", "greater", "greater_equal",
     "hypot", "iinfo", "imag", "inf", "int16", "int32", "int64", "int8", "isclose", "isdtype", "isfinite", "isin", "isinf",
-    "isnan", "less", "less_equal", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
+    "isnan", "less", "less_equal", "lib", "linalg", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
     "logical_not", "logical_or", "logical_xor", "logspace", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid",
     "min", "minimum", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
     "ones_like", "pad", "permute_dims", "pi", "positive", "pow", "prod", "real", "reciprocal", "remainder", "repeat", "reshape",

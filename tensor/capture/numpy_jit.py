@@ -20,7 +20,7 @@ from ...log import logger
 from ..graph.promotion import numpy_types
 from ..graph.source_lines import at, user_line
 from ..graph.symbolic_sizes import Var
-from ..leaves import array_class
+from ..leaves import array_class, no_matrix
 from ..running.current_capture import thread as _current
 from ..tensor import Tensor
 from ..trees import Structure, flatten, tree_map, unflatten
@@ -113,6 +113,9 @@ class NumpyJitted:
 
     def _first(self, key: Any, leaves: Sequence[Any], structure: Structure, out: Any) -> Any:
         """A call with sizes that are new."""
+        for x in leaves:
+            if type(x) is not self._array:
+                no_matrix(x)
         with self._lock:
             looks = tuple((k[0], tuple(min(n, 2) for n in k[1])) if type(k) is tuple else k for k in key[1:])
             family = self._classes.setdefault((structure, looks), _Class())
@@ -213,7 +216,12 @@ class NumpyJitted:
 
 def _result(found: Any) -> Any:
     """Results as NumPy's arrays, those without dimensions as NumPy's numbers."""
-    if type(found) is Tensor:
+    if isinstance(found, Tensor):
         array = found.numpy()
         return array if array.ndim else array[()]
+    kind = type(found)
+    if kind is tuple or kind is list:
+        return kind(map(_result, found))
+    if kind is dict:  # (a tree's leaves are real, so each complex number is looked at before it is one's parts)
+        return {k: _result(v) for k, v in found.items()}
     return tree_map(lambda x: _result(x) if isinstance(x, Tensor) else x, found)

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.dtypes import DTypeLike, float64, int32, int64
+from ...ir.dtypes import DType, DTypeLike, float64, int32, int64
 from ...ir.dtypes import dtype as type_named
 from ..graph.promotion import default_float, default_of, dtype_of, promote
 from ..ops import complex_numbers as Z
+from ..ops import convolution as V
 from ..ops import creation as C
 from ..ops import elementwise as E
 from ..ops import fft as F
@@ -41,8 +42,8 @@ PLAIN = "?bBhHiIlLqQfd"
 
 # types ------------------------------------------------------------------------------------------------------------
 @cache
-def _agree(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
-    """Whether NumPy's operations on two types have our type."""
+def _agree(a: np.dtype[Any], b: np.dtype[Any], floats: DType) -> bool:
+    """Whether NumPy's operations on two types have our type, where floats without a type are `floats`."""
     return promote(type_named(a), type_named(b)).np == np.result_type(a, b)
 
 
@@ -66,7 +67,7 @@ def _paired(a: Any, b: Any) -> Any:
             x, y = a.dtype, b.dtype
             if a.shape != b.shape and a.size * b.size > SMALL_ARRAY and np.broadcast(a, b).size > SMALL_ARRAY:
                 return None
-            return x if x is y else np.result_type(x, y) if x.char in PLAIN and y.char in PLAIN and _agree(x, y) else None
+            return x if x is y else np.result_type(x, y) if x.char in PLAIN and y.char in PLAIN and _agree(x, y, default_float()) else None
         return _beside(a.dtype, b)
     return _beside(b.dtype, a) if isinstance(b, np.ndarray) else None
 
@@ -553,7 +554,7 @@ RULES: dict[Callable[..., Any], Rule] = {
     L.det: _matrix(np.linalg.det), L.solve: _matrix(np.linalg.solve), L.eigh: _matrix(np.linalg.eigh, L.EighResult),
     L.svd: _matrix(np.linalg.svd, L.SVDResult), L.qr: _matrix(np.linalg.qr, L.QRResult), L.eigvalsh: _matrix(np.linalg.eigvalsh),
     L.svdvals: _matrix(lambda x: np.linalg.svd(x, compute_uv=False)), L.slogdet: _matrix(np.linalg.slogdet, L.SlogdetResult),
-    L.outer: _outer, L.trace: _numpys(lambda x, offset=0: np.trace(x, offset, -2, -1), "f"), J.diff: _diff, J.repeat: _repeat, J.tile: _tile,
+    L.outer: _outer, L.trace: _numpys(lambda x, offset=0: np.trace(x, offset, -2, -1), "f"), J.diff: _diff, J.gradient: _numpys(np.gradient, "f"), V.sliding_window_view: np.lib.stride_tricks.sliding_window_view, J.repeat: _repeat, J.tile: _tile,
     J.roll: _numpys(np.roll), C.tril: _numpys(_of_matrix(np.tril)), C.triu: _numpys(_of_matrix(np.triu)), C.linspace: _linspace,
     C.meshgrid: _numpys(lambda *arrays, indexing="xy": list(np.meshgrid(*arrays, indexing=indexing))), I.take_along_axis: _along,
     S.searchsorted: _search, S.isin: _numpys(np.isin), S.nextafter: _numpys(np.nextafter, "f"), E.signbit: _numpys(np.signbit, "f"),

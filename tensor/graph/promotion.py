@@ -1,7 +1,8 @@
 """Types of results: the promotion rules of the array API standard, with floats of 16 and 8 bits as storage types.
 
-Mixed integers and floats (which the standard leaves open) give the float. A Python number takes the kind it has and
-otherwise the type of the other operand: `x_float32 * 2.5` stays float32."""
+Mixed integers and floats (which the standard leaves open) give the float; where floats are float64 by default, the type that
+NumPy gives: one that holds both. A Python number takes the kind it has and otherwise the type of the other operand:
+`x_float32 * 2.5` stays float32."""
 
 from __future__ import annotations
 
@@ -90,26 +91,33 @@ def _numpys(name: str) -> Any:
     return found if found.kind in "biufc" else None
 
 
-@cache
 def promote(a: DType, b: DType) -> DType:
-    """The type of an operation on `a` and `b`. Raises DTypeError where they have none (uint64 and a signed type)."""
-    if a is b or b is bool_:
+    """The type of an operation on `a` and `b`. Raises DTypeError where they have none (uint64 and a signed type, unless types are NumPy's)."""
+    return a if a is b else _promoted(a, b, default_float() is float64)
+
+
+@cache
+def _promoted(a: DType, b: DType, numpys: bool) -> DType:
+    if b is bool_:
         return a
     if a is bool_:
         return b
     if a.is_float or b.is_float:
-        return _floats(a, b)
+        return _floats(a, b, numpys)
     if a.kind == b.kind:
         return a if a.size >= b.size else b
     signed, unsigned = (a, b) if a.kind == "i" else (b, a)
     if unsigned is uint64:
+        if numpys:
+            return float64
         raise DTypeError(f"{a} and {b} have no common type: cast one of them")
     return signed if signed.size > unsigned.size else next(d for d in _SIGNED if d.size > unsigned.size)
 
 
-def _floats(a: DType, b: DType) -> DType:
+def _floats(a: DType, b: DType, numpys: bool) -> DType:
     if not (a.is_float and b.is_float):
-        return a if a.is_float else b
+        x, whole = (a, b) if a.is_float else (b, a)
+        return max(x, _FLOATS[min(whole.size, 4) // 2], key=lambda d: d.size) if numpys and x in _FLOATS else x
     if a.size == b.size:  # float16 and bfloat16, or both 8-bit floats: neither holds the other
         return float32
     return a if a.size > b.size else b

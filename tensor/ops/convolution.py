@@ -24,7 +24,7 @@ from ..graph.symbolic_sizes import number
 from .creation import all_of, along
 from .elementwise import choose, like, to_floats
 from .linalg import matmul
-from .movement import keep_dims
+from .movement import dims, keep_dims
 from .movement import permute as _permute
 from .reduction import mean
 
@@ -104,6 +104,18 @@ def windows(x: TensorNode, w: WindowLayout) -> TensorNode:
         at.append(place)
         mask = mask & (place >= 0) & (place < number(n))
     return view(x, maps.IndexMap(shape, x.shape, axes, tuple(at), _mask(mask)))
+
+
+def sliding_window_view(x: TensorNode, window_shape: Sizes, axis: Sizes | None = None) -> TensorNode:
+    """Every window of a shape along dimensions (None: all of them), whose elements are in new last dimensions. Raises UsageError."""
+    over = dims(x, axis, "sliding_window_view")
+    kernel = several("sliding_window_view", window_shape, len(over), "window_shape")
+    rest = [d for d in range(len(x.shape)) if d not in over]
+    order = [*rest, *over]
+    moved = _permute(x, order)
+    w = layout("sliding_window_view", tuple(x.shape[d] for d in over), kernel, 1, 1, 0)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return _permute(windows(moved, w), [*back, *range(len(order), len(order) + len(over))])
 
 
 def inside_windows(shape: Shape, w: WindowLayout) -> TensorNode | None:

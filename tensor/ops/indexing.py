@@ -444,7 +444,7 @@ def scatter_add(x: TensorNode, indices: TensorNode, values: TensorNode | Scalar,
     node = values if isinstance(values, TensorNode) else const(values, x.dtype)
     if broadcast_shape("scatter_add", node.shape, indices.shape) != indices.shape:
         raise UsageError(f"scatter_add: values of {list(node.shape)} at indices of {list(indices.shape)}")
-    if promote(node.dtype, x.dtype) is not x.dtype:
+    if promote(node.dtype, x.dtype) is not x.dtype and not (x.dtype.is_float and node.dtype.is_int):
         raise UsageError(f"scatter_add of {node.dtype} values into a {x.dtype} array: cast them first")
     node = expand(rounded(node, x.dtype), indices.shape)
     index = _wrapped(within("index", "scatter_add", indices, d, x.shape[d]), x.shape[d])

@@ -18,7 +18,7 @@ from ..graph.promotion import Scalar, promote
 from ..graph.symbolic_sizes import SymbolicSize, int_size, size, symbolic
 from ..leaves import from_data, from_numpy, values
 from .creation import all_of, along, bound_tests, shape_of
-from .elementwise import choose, common_type
+from .elementwise import choose, common_type, to_floats
 from .indexing import take
 from .movement import diagonal, dims, expand_dims, part
 
@@ -156,6 +156,57 @@ def diff(x: TensorNode, /, n: int = 1, axis: int = -1, prepend: TensorNode | Non
         left, right = part(x, d, 0, less), part(x, d, 1, less)
         x = right.ne(left) if x.dtype is bool_ else right - left
     return x
+
+
+def gradient(
+    x: TensorNode, /, *spacing: TensorNode | float, axis: int | Sequence[int] | None = None, edge_order: int = 1
+) -> TensorNode | tuple[TensorNode, ...]:
+    """Slopes along dimensions, a tensor for each (of one, itself), by differences of second order; at both ends of order `edge_order`, 1 or 2.
+    `spacing`: one for all dimensions or one for each, a distance or places. Raises UsageError for sizes that do not fit."""
+    over = dims(x, axis, "gradient")
+    steps = spacing or (1.0,)
+    steps = steps * len(over) if len(steps) == 1 else steps
+    if len(steps) != len(over) or edge_order not in (1, 2):
+        raise UsageError(f"gradient along {len(over)} dimensions with {len(spacing)} spacings and edge_order {edge_order}")
+    found = tuple(_slopes(to_floats(x), d, h, edge_order) for d, h in zip(over, steps))
+    return found[0] if len(found) == 1 else found
+
+
+def _slopes(x: TensorNode, d: int, step: TensorNode | float, order: int) -> TensorNode:
+    n = int_size("gradient", x.shape[d])
+    if n <= order:
+        raise UsageError(f"gradient along a dimension of {n}: edge_order {order} needs {order + 1} elements")
+    inner, places = n - 2, isinstance(step, TensorNode) and len(step.shape) == 1
+
+    def at(i: int, count: int = 1) -> TensorNode:
+        return part(x, d, i % n, count)
+
+    if not places:
+        edge = (at(1) - at(0), at(-1) - at(-2))
+        if order == 2:
+            edge = (at(0) * -1.5 + at(1) * 2 - at(2) * 0.5, at(-1) * 1.5 - at(-2) * 2 + at(-3) * 0.5)
+        pieces = [edge[0], *([(at(2, inner) - at(0, inner)) * 0.5] if inner else []), edge[1]]
+        return concat(pieces, axis=d) / (cast(step, x.dtype) if isinstance(step, TensorNode) else step)
+    if step.shape != (n,):  # type: ignore[union-attr]
+        raise UsageError(f"gradient along a dimension of {n} with {list(step.shape)} places")  # type: ignore[union-attr]
+    gap = reshape(diff(cast(step, x.dtype)), tuple(n - 1 if i == d else 1 for i in range(len(x.shape))))  # type: ignore[arg-type]
+    gap = expand(gap, tuple(n - 1 if i == d else size for i, size in enumerate(x.shape)))
+
+    def three(a: TensorNode, b: TensorNode, values: Sequence[TensorNode], where: int) -> TensorNode:
+        """The slope at one of three places, of the parabola through them; `a` and `b` are the gaps."""
+        y, z, w = values
+        first, second = (z - y) / a, (w - z) / b
+        return {-1: (first * (2 * a + b) - second * a), 0: (first * b + second * a), 1: (second * (2 * b + a) - first * b)}[where] / (a + b)
+
+    def gaps(i: int, count: int = 1) -> TensorNode:
+        return part(gap, d, i % (n - 1), count)
+
+    if order == 1:
+        ends = (at(1) - at(0)) / gaps(0), (at(-1) - at(-2)) / gaps(-1)
+    else:
+        ends = three(gaps(0), gaps(1), (at(0), at(1), at(2)), -1), three(gaps(-2), gaps(-1), (at(-3), at(-2), at(-1)), 1)
+    middle = [three(gaps(0, inner), gaps(1, inner), (at(0, inner), at(1, inner), at(2, inner)), 0)] if inner else []
+    return concat([ends[0], *middle, ends[1]], axis=d)
 
 
 # repeating --------------------------------------------------------------------------------------------------------

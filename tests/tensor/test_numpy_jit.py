@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tilewright as tw
+from tilewright import xp
 
 
 def arrays(*shapes, dtype="float64"):
@@ -108,3 +109,33 @@ def test_methods_and_functions_inside_of_others():
     inner = tw.jit(lambda x: x * 2, numpy=True)
     outer = tw.jit(lambda x: inner(x) + 1, numpy=True)
     assert outer(np.ones(2)).tolist() == [3.0, 3.0]
+
+
+def test_integers_beside_floats_have_numpys_type():
+    kinds = ["int8", "uint16", "int32", "uint64", "int64", "bool", "float16", "float32", "float64"]
+    fast = tw.jit(lambda x, y: (x * y, np.where(x > 0, x, y)), numpy=True)
+    rng = np.random.default_rng(1)
+    for a in kinds:
+        for b in ("float32", "int64"):
+            x, y = rng.integers(0, 2, 5).astype(a), rng.integers(1, 9, 5).astype(b)
+            for found, wanted in zip(fast(x, y), (x * y, np.where(x > 0, x, y)), strict=True):
+                assert found.dtype == wanted.dtype
+                np.testing.assert_array_equal(found, wanted)
+    large = np.array([(1 << 24) + 1, 5])
+    assert tw.jit(lambda n, x: (n + x)[0], numpy=True)(large, np.zeros(2, np.float32)) == (1 << 24) + 1
+    assert (xp.asarray(large) + xp.zeros(2, dtype=xp.float32)).dtype == xp.float32  # (where floats are float32 by default)
+
+
+def test_complex_sums_are_numbers_in_tuples_too():
+    found = tw.jit(lambda z: (z.sum(), {"mean": z.mean()}), numpy=True)(np.array([1 + 2j, 3]))
+    assert type(found[0]) is type(found[1]["mean"]) is np.complex128 and found[0] == 4 + 2j
+
+
+def test_matrices_are_refused_where_their_operators_are_others():
+    m = np.matrix([[1.0, 2.0], [3.0, 4.0]])
+    for call in (lambda: tw.jit(lambda x: x * x, numpy=True)(m), lambda: xp.asarray(np.eye(2)) * m, lambda: m * xp.asarray(np.eye(2))):
+        with pytest.raises(tw.UsageError, match="a matrix, whose"):
+            call()
+    assert tw.Tensor(m).tolist() == m.tolist()
+    with pytest.raises(TypeError, match=r"int64.* would become float64"):
+        tw.jit(lambda x, y: x.__iadd__(y), numpy=True)(np.arange(3), np.ones(3))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tilewright as tw
 from tilewright import Tensor, xp
 from tilewright.ir.errors import UsageError
 
@@ -328,3 +329,30 @@ def test_numbers_and_lists_of_one_kind_are_arrays_at_once() -> None:
         assert np.array_equal(x.numpy(), np.asarray(given), equal_nan=True) and (not name or x.dtype.name == name)
     with pytest.raises(UsageError, match="300"):
         xp.asarray([1, 300], dtype="uint8")
+
+
+@pytest.mark.parametrize("edge_order", [1, 2])
+@pytest.mark.parametrize("axis", [0, -1, (0, 2), None])
+def test_gradient_is_numpys(axis, edge_order):
+    x = np.random.default_rng(3).standard_normal((4, 3, 5))
+    sizes = [x.shape[d] for d in ((0, 1, 2) if axis is None else (axis,) if isinstance(axis, int) else axis)]
+    for spacing in ((), (0.5,), tuple(np.cumsum(np.arange(1.0, n + 1)) for n in sizes)):
+        wanted = np.gradient(x, *spacing, axis=axis, edge_order=edge_order)
+        for function in (xp.gradient, tw.jit(lambda t, h, **o: xp.gradient(t, *h, **o))):
+            given = spacing if function is xp.gradient else (spacing,)
+            found = function(xp.asarray(x), *given, axis=axis, edge_order=edge_order)
+            for f, w in zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]:
+                np.testing.assert_allclose(f.numpy(), w, rtol=1e-9, atol=1e-12)
+    with pytest.raises(UsageError, match="needs 3 elements"):
+        xp.gradient(xp.asarray(x[:2]), axis=0, edge_order=2)
+
+
+def test_windows_are_numpys_and_keep_their_values():
+    x = np.arange(60.0).reshape(3, 4, 5)
+    for shape, axis in ((2, 1), ((2, 3), (0, 2)), ((1, 2, 3), None)):
+        wanted = np.lib.stride_tricks.sliding_window_view(x, shape, axis)
+        for call in (xp.lib.stride_tricks.sliding_window_view, tw.jit(xp.lib.stride_tricks.sliding_window_view)):
+            t = xp.asarray(x.copy()) + 0
+            found = call(t, shape, axis)
+            t[...] = 0
+            np.testing.assert_array_equal(found.numpy(), wanted)
