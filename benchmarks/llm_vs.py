@@ -244,15 +244,20 @@ begin = time.perf_counter()
 import numpy as np
 from tilewright.examples import generate, llama
 imported = time.perf_counter()
+
+def peak():
+    return next(int(l.split()[1]) / 1024 for l in open("/proc/self/status") if l.startswith("VmHWM"))
+
+peaks = [peak()]
 params, config, _ = generate.loaded(sys.argv[1], llama.config_of, llama.params_of)
 d = generate.Decoder(llama.model, params, config)
 loaded = time.perf_counter()
 d.feed([5])
 first = time.perf_counter()
-peaks = [[int(l.split()[1]) / 1024 for l in open("/proc/self/status") if l.startswith("VmHWM")][0]]
+peaks.append(peak())
 d.forget()
 d.feed(np.arange(min(512, config.context - 1)))
-peaks += [[int(l.split()[1]) / 1024 for l in open("/proc/self/status") if l.startswith("VmHWM")][0]]
+peaks.append(peak())
 kept = (generate.bytes_of(params) + generate.bytes_of(d.caches)) / 2**20
 print(imported - begin, loaded - imported, first - loaded, *peaks, kept)
 """
@@ -261,14 +266,18 @@ print(imported - begin, loaded - imported, first - loaded, *peaks, kept)
 
 def first_token(size: str, form: str, path: Path, rounds: int) -> dict[str, Any]:
     """A row of processes that read a GGUF file: seconds until the first token, and peak memory after it and after a prompt, over the bytes of
-    weights and cache. The kernels are in the cache: one process more runs before."""
+    weights and cache; `model_over_kept`: without what the process has once the package is imported. The kernels are in the cache: one process
+    more runs before."""
     said = [
         subprocess.run([sys.executable, "-c", FIRST, str(path)], capture_output=True, text=True, check=True).stdout
         for _ in range(1 + rounds)
     ]
-    imports, load, token, peak, prompt, kept = (statistics.median(x) for x in zip(*[[float(v) for v in s.split()] for s in said[1:]]))
+    imports, load, token, python, peak, prompt, kept = (
+        statistics.median(x) for x in zip(*[[float(v) for v in s.split()] for s in said[1:]])
+    )
     row = {"imports_s": imports, "load_s": load, "token_s": token, "first_token_s": imports + load + token}
-    row |= {"peak_mb": peak, "peak_over_kept": peak / kept, "prompt_peak_over_kept": prompt / kept}
+    row |= {"peak_mb": peak, "peak_over_kept": peak / kept, "prompt_peak_over_kept": prompt / kept, "imports_mb": python}
+    row["model_over_kept"] = (prompt - python) / kept
     return {"size": size, "form": form, "what": "first token"} | {k: round(v, 3) for k, v in row.items()}
 
 
