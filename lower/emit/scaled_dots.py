@@ -138,7 +138,7 @@ class ScaledDots(_Scaled):
         piece = _alike(plan.a, ev.lane.axis)
         super().__init__(low, n, ev, combine, size=GROUP, scales=plan.scales, lanes=plan.row.n, piece=piece)
         self.plan = plan
-        several = self.together is not self.ev and self.together.width == plan.row.n
+        several = self.together is not self.ev and 1 < self.together.width <= plan.row.n
         self.joined = bool(several and plan.less and plan.scales and _has_rows(low, n, plan.b))
         self._memo: dict[tuple[int, ...], Val] = {}
         self._sums: dict[tuple[tuple[str, int], ...], Val] = {}
@@ -157,18 +157,20 @@ class ScaledDots(_Scaled):
         b, (at, where) = self.low.b, self.block(asg)
         key = tuple(sorted(where.items()))
         if at == 0:
-            self._sums[key] = b.op("mul", self.products(where), self._less(where))
+            scales, less = self.products(where), self._less(where)
+            spread = tuple(i * scales.lanes // less.lanes for i in range(less.lanes))
+            self._sums[key] = b.op("mul", scales if scales.lanes == less.lanes else b.shuffle(scales, scales, spread), less)
         self._sums[key] = b.op("fma", self.group(asg), self.scale(asg), self._sums[key])
         return b.op("add", acc, self._sums[key]) if at == self.together.width - 1 else acc
 
     def _less(self, where: Assignment) -> Val:
-        """What `less` takes off each of a block of groups."""
+        """What `less` takes off each of a block of groups, in as many lanes a group as a row has for it."""
         b, plan, lane = self.low.b, self.plan, self.together.lane
         assert lane is not None
         at = [{**where, lane.name: where[lane.name] * self.together.width + i} for i in range(self.together.width)]
         each = [self._taken(self.ev.value(plan.b, a)) for a in at]
         half = plan.row.n // 2
-        while len(each) > 1:  # (a lane each in the end)
+        while len(each) > 1:
             pairs = list(zip(each[::2], each[1::2]))
             n, count = each[0].lanes, plan.row.n // half // 2
             first = [i for g in range(count) for i in range(2 * half * g, 2 * half * g + half)]

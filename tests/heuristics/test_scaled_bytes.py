@@ -159,6 +159,16 @@ def test_what_an_offset_adds_is_computed_once_for_all_rows(target: str, weights:
     assert alone.count("dot") == 16
 
 
+@pytest.mark.parametrize(("weights", "k", "copies"), [("bytes", 896, 4), ("halves", 896, 4), ("halves", 192, 2)])
+def test_rows_of_no_whole_eights_of_groups_share_it_too(weights: str, k: int, copies: int) -> None:
+    """What is taken off four groups, or two, is one product as well."""
+    kernel, t, options = product(weights, 16, 1, k), named("znver4"), parse(f"Uk32 Rk{copies} Tn8 Pn")
+    found = [s.op for s in inner_loop(lower(apply(kernel, options, t)))]
+    assert found.count("dot") == found.count("fma") == copies
+    check_floats(kernel, options, t)
+    check_compiled(kernel, options)
+
+
 def test_rows_of_activations_are_none_that_share_it() -> None:
     """A loop over them goes around the sum, and what is taken off differs in each."""
     kernel, t, options = product("halves", 4, 16, 512), named("znver4"), parse("Uk32 Rk8 Pn")
