@@ -16,6 +16,7 @@ from ..graph.symbolic_sizes import axis
 from .dominators import Graph
 from .heads import is_contraction
 from .loop_axes import ZERO
+from .store_rules import FLOPS_PER_BYTE, LAUNCH, work
 
 OPERATIONS = 160
 """Nodes of a kernel's expressions."""
@@ -207,7 +208,9 @@ class _Crowds:
     def __init__(self, graph: Graph, stored: Callable[[TensorNode], bool], kind: _Views | _Indices) -> None:
         self.graph, self.stored, self.kind = graph, stored, kind
         self.behind: dict[int, set[int]] = {}
+        self.flops = {id(n): work(n) for n in graph.order}
         self.most = min(OPERATIONS, sum(n.op in ("elementwise", "gather") for n in graph.order))
+        self.bound = min(float(OPERATIONS), sum(self.flops.values()))
         self.cut: dict[int, TensorNode] = {}
         self.places: dict[int, Places] = {id(n): {} for n in graph.order}
 
@@ -224,7 +227,7 @@ class _Crowds:
         return list(self.cut.values())
 
     def _operations(self, n: TensorNode) -> set[int]:
-        own = {id(n)} if n.op in ("elementwise", "gather") else set()
+        own = {id(n)} if self.flops[id(n)] else set[int]()
         return own.union(*(self.behind[id(s)] for s in n.src if not self._memory(s))) if not self.graph.leaf(n) else own
 
     def _memory(self, n: TensorNode) -> bool:
@@ -236,8 +239,7 @@ class _Crowds:
             return False
         mine = self.places.pop(id(n))
         most = max(map(len, mine.values()), default=0)
-        work = len(self.behind[id(n)]) if self.behind else self.most
-        crowd = n.op in ("elementwise", "gather") and most * work > EVALUATIONS
+        crowd = n.op in ("elementwise", "gather") and most > 1 and self._too_often(n, most)
         if crowd and self.behind:
             self.cut[id(n)] = n
         if not mine or self._memory(n):
@@ -246,6 +248,14 @@ class _Crowds:
             if not self.graph.leaf(s):
                 self._tell(n, i, s, mine)
         return crowd
+
+    def _too_often(self, n: TensorNode, places: int) -> bool:
+        """Whether computing a node at so many places is more than a kernel takes, or costs more than storing it once."""
+        inside = self.behind[id(n)] if self.behind else None
+        count = self.most if inside is None else sum(self.graph.node[i].op != "view" for i in inside)
+        flops = self.bound if inside is None else sum(self.flops[i] for i in inside)
+        again = (places - 1) * n.size * flops / FLOPS_PER_BYTE
+        return places * count > EVALUATIONS or again > LAUNCH + 2 * n.size * n.dtype.size
 
     def _tell(self, n: TensorNode, i: int, s: TensorNode, mine: Places) -> None:
         into = self.places[id(s)]

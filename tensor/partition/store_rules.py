@@ -64,6 +64,13 @@ class Behind:
     """Of the arrays; of one that is read by index no more than is read."""
 
 
+def work(n: TensorNode) -> float:
+    """Operations of an element of a node, without what it reads."""
+    if n.op == "view":
+        return 0.0 if n.arg.mask is None else MASK
+    return float(_FLOPS.get(n.arg, 1)) if n.op == "elementwise" else GATHER if n.op == "gather" else 0.0
+
+
 def behind(node: TensorNode, ends: Callable[[TensorNode], bool]) -> Behind:
     """`node` down to where `ends` says that memory (or a value that is made anyway) is."""
     flops, arrays, reduces = 0.0, {}, False
@@ -83,12 +90,8 @@ def behind(node: TensorNode, ends: Callable[[TensorNode], bool]) -> Behind:
             if n is not node:
                 arrays[id(n)] = n
                 continue
-        if n.op == "view" and n.arg.mask is not None:
-            flops += MASK
-        elif n.op == "elementwise":
-            flops += _FLOPS.get(n.arg, 1)
+        flops += work(n)
         if n.op == "gather":
-            flops += GATHER
             picked[id(n.src[0])] = picked.get(id(n.src[0]), 0) + n.size
         stack.extend(n.src)
     nbytes = sum(min(a.size, picked.get(id(a), a.size)) * a.dtype.size for a in arrays.values())

@@ -123,6 +123,18 @@ def test_long_chains_and_wide_sums_are_cut():
     assert np.allclose(f64(y), sum(map(f64, parts)), atol=1e-5)
 
 
+def test_steps_that_multiply_what_each_element_reads_are_stored():
+    """Sums and differences of neighbours, six times: a kernel of n steps would compute the first one at 4^n places."""
+    x = array(77, 64)
+    y, want = x, f64(x)
+    for _ in range(6):
+        y = xp.concat([y.reshape(77, 32, 2)[..., 0] + y.reshape(77, 32, 2)[..., 1], y[:, ::2] - y[:, 1::2]], axis=1)
+        want = np.concatenate([want[:, ::2] + want[:, 1::2], want[:, ::2] - want[:, 1::2]], 1)
+    calls = listed(y).calls
+    assert len(calls) > 2 and max(len(c.kernel.inputs) for c in calls) <= 8
+    assert np.allclose(f64(y), want, atol=1e-4)
+
+
 def test_arrays_without_elements():
     x = Tensor(np.zeros((0, 5), "f"))
     assert np.array_equal(x.sum(0).numpy(), np.zeros(5)) and (x + 1.0).numpy().shape == (0, 5) and x.sum().item() == 0
