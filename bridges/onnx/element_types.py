@@ -108,7 +108,16 @@ def as_tensor(x: Any) -> Any:
     """An array as a tensor; tensors and None as they are. A single element is a number of the kernels that use it."""
     if not isinstance(x, (np.ndarray, np.generic)):
         return x
-    array = stored(np.asarray(x))
+    array = np.asarray(x)
     if array.size == 1:
+        array = stored(array)
         return xp.full(array.shape, array.reshape(-1)[0].item(), dtype=array.dtype)
+    return in_memory(array)
+
+
+def in_memory(x: Any) -> Any:
+    """An array as a tensor on its memory, as an input of a captured function is; tensors and None as they are."""
+    if not isinstance(x, (np.ndarray, np.generic)):
+        return x
+    array = stored(np.asarray(x))
     return Tensor(np.ascontiguousarray(array).reshape(array.shape))

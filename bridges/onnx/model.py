@@ -22,7 +22,7 @@ from ...tensor import Tensor, Var, jit
 from ...tensor.capture.compiled_function import CompiledFunction
 from ...tensor.capture.given_outputs import given_arrays
 from ...tensor.capture.jit import Jitted
-from .element_types import NUMPY, PLAIN, Array, as_tensor, code_of, storage, type_name, unstored
+from .element_types import NUMPY, PLAIN, Array, as_tensor, code_of, in_memory, storage, type_name, unstored
 from .evaluation import RANDOM, Values, by_numpy, evaluate
 from .graph import OperatorGraph, expanded, needed_values, parsed, types_of
 from .integer_products import use_integer_products
@@ -252,7 +252,7 @@ class OnnxModel:
     def _arguments(self, values: Values) -> tuple[Values, Values]:
         """The inputs that sizes hang on, as arrays, and the others, as tensors."""
         baked = {name: _host(x) for name, x in values.items() if name in self._need}
-        free = {name: as_tensor(x) for name, x in values.items() if name not in baked}
+        free = {name: in_memory(x) for name, x in values.items() if name not in baked}
         if self._random:
             free[RANDOM] = Tensor(np.array([self._seed, self._runs], np.int64))
             self._runs += 1

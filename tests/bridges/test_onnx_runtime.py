@@ -478,3 +478,13 @@ def test_operators_on_integers_are_products_of_bytes(op: str, kind: str, zero: i
     (wanted,) = runtime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
     found = model(x)
     assert found.dtype == wanted.dtype and abs(found.astype(int) - wanted.astype(int)).max() <= (1 if op.startswith("QLinear") else 0)
+
+
+def test_an_input_of_one_element_is_read_where_it_lies() -> None:
+    """It is an argument of the captured function: nothing is computed to make it one."""
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    ends = [helper.make_tensor_value_info("x", 1, ["n", 1])], [helper.make_tensor_value_info("y", 1, ["n", 1])]
+    model = load(helper.make_model(helper.make_graph([node], "g", *ends), opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    feeds = {"x": np.float32([[3.0]])}
+    assert [t.node.data is not None for t in model.captured(feeds)[1].values()] == [True]
+    np.testing.assert_array_equal(model.run(None, feeds)[0], [[6.0]])
