@@ -187,6 +187,8 @@ class Core:
     """The same under a mask."""
     masked_vector: float = 0.5
     """Loads that the mask of a vector adds."""
+    picked_masked: float = 6.0
+    """Instructions for the mask of a vector of which every so manieth lane is picked, where it is another one in each step of a sum."""
     masked_scalar: float = 8.0
     """Loads that the mask of a single element adds: it is a branch."""
     addresses: int = 8

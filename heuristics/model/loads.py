@@ -12,6 +12,7 @@ from ...ir.buffer import Buffer, load_parts
 from ...ir.node import FUNCTIONS, PAIRED, Node, axes_of, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
+from ...ir.skipped_tiles import conjuncts
 from ...opts.access import deinterleaved_step, grouped, rows, shuffles, transposable
 from ...opts.access import stride as stride_of
 from ...opts.analysis.ragged import regular
@@ -49,7 +50,10 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     """(arithmetic that a load of `k` vectors takes, `loads` with what it adds)."""
     s, core, lane, arith = body.scheduled, body.core, body.lane, 0.0
     buffer, indices, mask = load_parts(n)
-    if mask is not None and (holds_inside(s, body.nest, mask) or (lane is not None and lane.axis in body.nest.axes and regular(mask))):
+    if mask is not None and (
+        (holds_inside(s, body.nest, mask) and not _one_vector(body, mask))
+        or (lane is not None and lane.axis in body.nest.axes and regular(mask))
+    ):
         mask = None  # (of rows about equally long nearly all steps are without)
     stride = body.stride(buffer, indices, lane) if lane is not None else 0
     gathered = stride is None or stride not in (0, 1)
@@ -61,6 +65,8 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
         # what other components of the same groups load as well is loaded once
         more = (rows(step, body.width) - 1, shuffles(step, body.width)) if _from_groups(body, n, lane, step) else (step - 1, step - 1)
         loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
+        if mask is not None and buffer.name not in s.stages and _varies(body, mask):
+            arith += k * step * core.picked_masked
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
     # copies held inside an extent have an address each: if there are more than registers for them, they are computed again
@@ -71,6 +77,17 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     mask_cost = core.masked_vector if lane is not None else core.masked_scalar
     mask_cost = body.width * (1 + core.masked_scalar) if branches and lane is not None else mask_cost  # (data decides about each lane)
     return arith, loads + k * each * _aliasing(body, buffer, indices) + (k * mask_cost if masked else 0)
+
+
+def _one_vector(body: Body, mask: Node) -> bool:
+    """Whether all of a row that a mask is about is in one vector, which no cut takes away from its borders."""
+    return body.lane is not None and body.lane.axis in axes_of(mask) and ix.upper(body.lane.axis.arg.extent) <= body.width
+
+
+def _varies(body: Body, mask: Node) -> bool:
+    """Whether lanes have another mask in each step of a loop of a sum."""
+    steps = {p.axis for p in body.scheduled.loops(body.nest) if p.axis in body.nest.reduce_axes and p.trips > 1}
+    return body.lane is not None and any(body.lane.axis in (axes := axes_of(c)) and axes & steps for c in conjuncts(mask))
 
 
 def placed_by_data(body: Body, n: Node) -> bool:
