@@ -27,7 +27,7 @@ from ..machine import DEFAULT
 from ..model.gpu.gpu_estimate import estimate_gpu
 from ..model.gpu.occupancy import chip_of, register_limit, statements, thread_registers
 from .additions import finished, joined_places, streamed, with_early_exits
-from .contractions import ask_contractions, constant_starts, contraction_template
+from .contractions import ask_contractions, constant_starts, contraction_template, few_rows
 from .dot_products import WIDE, few_against_rows
 from .fitted_to_blocks import blocked_starts, fitted
 from .phase_schedules import computed_starts, hoisted, joined, online_starts, paired, phase_starts, phases_first, together
@@ -180,6 +180,8 @@ COST = 9.5
 expression of its nests. The units are about milliseconds of a server's core."""
 EACH, NODE = 1.3, 0.03
 MOST = 4
+MORE = 4
+"""Guesses more about few rows: of their tiles and of the order in which the other operand is read."""
 OTHERS = 20.0
 """What guesses with lanes along other axes may cost beside them."""
 FAR_FASTER, COUNTED = 1.25, 2
@@ -318,6 +320,7 @@ def _ask_rules(choice: _Choice) -> None:
         against = next(chain(ROWS_AGAINST_ROWS.guesses(f), ALONG_ROWS.guesses(f)), None)
         if against is not None:  # beside the contraction's own: where the sum is one of blocks, say, nothing else is near it
             choice.most += choice.ask(against) is not None
+        choice.most += MORE * few_rows(main)
         ask_contractions(choice.trials, main, choice.ask)
         if choice.found:
             return

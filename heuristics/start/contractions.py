@@ -195,7 +195,12 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
                     out.setdefault(Blocks(mr, nv, nb, kc, rows_, mc, pack_tall=pack_tall, unroll=unrolled(kc, dot), tc=tc))
     streams = _streams(c, lanes, target.registers, threads) if fit is None and tall <= FEW_ROWS else []
     images = [Blocks(mr, nv, 0, image=1) for mr, nv in tiles[:4] if image]
-    return images + list(out) + [g for g in streams if not (g.pack and c.wide_value)] + _unpacked(c, tiles[:2], target, unrolled, fit)
+    return (
+        images
+        + list(out)
+        + [g for g in streams if not (g.pack and c.wide_value)]
+        + _unpacked(c, tiles[: 4 if few_rows(c) else 2], target, unrolled, fit)
+    )
 
 
 def row_axes(c: Contraction) -> list[Node | None]:
@@ -436,6 +441,8 @@ SHORT_BLOCK = 256
 MORE_ITEMS = 8
 """Work items a thread that batches have to make, before the product itself is spread over threads."""
 
+Change = Callable[[Blocks, list[Blocks]], Blocks | None]
+"""The best guess so far and those that were not asked about → one of these that differs from it in one respect."""
 Ask = Callable[[Opts], float | None]
 """Options, perhaps illegal ones → predicted seconds; None where nothing legal is left, or enough was asked."""
 
@@ -470,11 +477,20 @@ def ask_contractions(trials: Trials, c: Contraction, ask: Ask) -> None:
     if at.image:
         at = best_of(next(g for g in order if not g.image))
     tall = max(map(extent, c.rows), default=1)
-    few = () if tall > FEW_ROWS or _tall_and_narrow(c, target) else (_stream, _few) if tall <= STREAMED_ROWS else (_few,)
+    few: tuple[Change, ...] = (
+        () if tall > FEW_ROWS or _tall_and_narrow(c, target) else (_stream, _few) if tall <= STREAMED_ROWS else (_few,)
+    )
+    if few and c.plain:
+        few = (_stream, _where_it_lies, _where_it_lies, _few)
     # (of windows that are strides apart, each vector is put together by shuffles, which the closed form leaves out)
     tiles = (_cut, _over_rows, _tile) if c.plain or not windows else (_tile, _tile) if _strided(c) else ()
     for change in (*few, _where_it_lies, *tiles):
         at = best_of(change(at, [g for g in order if g not in asked]))
+
+
+def few_rows(c: Contraction) -> bool:
+    """Whether a product has so few rows that the order in which the other operand is read decides."""
+    return c.plain and all(extent(a) <= FEW_ROWS for a in c.rows)
 
 
 def _strided(c: Contraction) -> bool:

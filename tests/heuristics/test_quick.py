@@ -15,7 +15,7 @@ from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel, KernelBuilder, OptError, cast, float32, int16, int32, int64, maximum, minimum, sym, tanh, where
 from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
-from tilewright.opts import Opts, apply, dumps, opt, short
+from tilewright.opts import Opts, apply, dumps, opt, parse, short
 from tilewright.opts.analysis import structure
 
 WHERE = [
@@ -222,6 +222,13 @@ def test_a_narrow_matrix_that_the_first_cache_does_not_hold_is_read_where_it_lie
     n = targets.named(where).lanes(float32) + 3
     kernel = normalise(named_kernels.make("matmul", {"m": 21, "n": n, "k": 3001}))
     assert not any(o.op == "STAGE" for o in quick_starts(kernel, targets.named(where))[0])
+
+
+@pytest.mark.parametrize(("rows", "other"), [((31, 682, 2228), "Um8 Un48 Pn Rk2"), ((24, 3289, 1519), "Um24 Un16 Rk16 Mk<n")])
+def test_few_rows_start_as_fast_as_tiles_that_pack_nothing_and_as_streams(rows: tuple[int, int, int], other: str) -> None:
+    kernel, target = normalise(named_kernels.make("matmul", dict(zip("mnk", rows)))), targets.named("znver4")
+    first, plain = (estimate(apply(kernel, o, target)) for o in (quick_starts(kernel, target)[0], parse(other)))
+    assert first <= 1.05 * plain
 
 
 def depthwise(size: int, stride: int = 1) -> Kernel:
