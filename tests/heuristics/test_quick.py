@@ -228,7 +228,7 @@ def test_a_narrow_matrix_that_the_first_cache_does_not_hold_is_read_where_it_lie
 def test_few_rows_start_as_fast_as_tiles_that_pack_nothing_and_as_streams(rows: tuple[int, int, int], other: str) -> None:
     kernel, target = normalise(named_kernels.make("matmul", dict(zip("mnk", rows)))), targets.named("znver4")
     first, plain = (estimate(apply(kernel, o, target)) for o in (quick_starts(kernel, target)[0], parse(other)))
-    assert first <= 1.05 * plain
+    assert first <= 1.1 * plain
 
 
 def depthwise(size: int, stride: int = 1) -> Kernel:
