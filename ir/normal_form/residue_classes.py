@@ -45,10 +45,10 @@ class Spaced:
 
 
 def split_by_residue(kernel: Kernel) -> Kernel:
-    """The kernel with the first such axis split; itself where there is none."""
-    for found in _spaced(kernel):
-        return _ByClasses(kernel, found).run()
-    return kernel
+    """The kernel with the first such axis split of those with the largest step; itself where there is none. (Residues of a step are those of
+    its divisors too, by which other sums of the kernel may be told apart.)"""
+    found = max(_spaced(kernel), key=lambda s: s.step, default=None)
+    return kernel if found is None else _ByClasses(kernel, found).run()
 
 
 def single_terms(kernel: Kernel) -> Kernel:
@@ -137,7 +137,7 @@ def _may_split(kernel: Kernel, s: Spaced) -> bool:
         return False
     if any(x.combine is not None or x.own is not None for x in kernel.stores if s.out in x.axes):
         return False
-    if s.out.arg.extent <= s.step or any(_is_residue(s.out, i) for x in kernel.stores for i in x.indices):
+    if s.out.arg.extent <= s.step or (s.out.arg.extent % s.step and any(_is_residue(s.out, i) for x in kernel.stores for i in x.indices)):
         return False
     moved = {s.out, s.tap}
     for n in walk(*kernel.expressions()):

@@ -66,6 +66,26 @@ def test_no_remainder_is_tested_in_the_sum(step: int, factor: int, taps: int, of
     assert points[1] == INNER * -(-OUT // step) * own * -(-taps // own) < points[0]
 
 
+@pytest.mark.parametrize(("steps", "alone"), [((2, 4), False), ((6, 3), False), ((2, 8, 4), False), ((2, 3), True)])
+def test_sums_of_several_steps_go_over_residues_of_the_largest(steps: tuple[int, ...], alone: bool) -> None:
+    """Of one that no other divides, the other's remainders are still tested."""
+    kb = KernelBuilder("several")
+    o, out = kb.axis("o", 48), None
+    for n, step in enumerate(steps):
+        k, x = kb.axis(f"k{n}", step + 1), kb.input(f"x{n}", (48,), float32)
+        w, place = kb.input(f"w{n}", (step + 1,), float32), o - k + 1
+        total = kb.sum(f"total{n}", (o,), k, x.masked((place % step).eq(0) & (place >= 0) & (place < 48), place // step) * w[k])[o]
+        out = total if out is None else out + total
+    kb.store("y", float32, (48,), (o,), out)
+    kernel = kb.build()
+    normal, given = normalise(kernel), arrays(kernel)
+    assert any(n.op == "eq" for n in walk(*(v.body for v in normal.values.values()))) is alone
+    moved = {b.name: given[b.name].reshape([int(n) for n in b.shape]) for b in normal.inputs}
+    (a,), (b,) = evaluate(kernel, given).values(), evaluate(normal, moved).values()
+    np.testing.assert_allclose(a, b.reshape(a.shape), rtol=1e-12)
+    check_compiled(normal, quick_starts(normal, host())[0], host())
+
+
 def test_many_residues_are_neighbours_of_weights() -> None:
     """The gradient of frames that are 32 apart reads weights at residue + 32 j: lanes along the residues, which need no register each."""
     kernel = normalise(spaced(32, -1, 64, 0, out=160, epilogue=False))
