@@ -35,9 +35,8 @@ class OperandRange:
         if not array.size:
             return
         inside = False
-        if (
-            self.low == 0 and (kind := array.dtype.kind) in "iu"
-        ):  # read as unsigned, a negative element is a large one: one pass sees both ends
+        if self.low == 0 and (kind := array.dtype.kind) in "iu" and array.dtype.isnative:
+            # read as unsigned, a negative element is a large one: one pass sees both ends
             largest = (1 << 8 * array.itemsize - (kind == "i")) - 1
             inside = int(array.view(f"u{array.itemsize}").max()) <= min(high, largest)
         if not inside and ((least := int(array.min())) < self.low or (most := int(array.max())) > high):

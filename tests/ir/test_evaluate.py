@@ -352,6 +352,13 @@ def test_places_in_bytes_with_a_sign_are_looked_at_as_such(wrong: int, high: int
         check("k", ids, high)
 
 
+def test_places_in_foreign_byte_order_are_looked_at_as_they_are():
+    check = operand_ranges.OperandRange(0, "ids", 0, 1000).check
+    check("k", np.array([768, 3], ">i4"), 1000)
+    with pytest.raises(OutOfRangeError, match=r"ids has the element 16777216, outside of 0\.\.1000"):
+        check("k", np.array([1 << 24, 0], ">i4"), 1000)
+
+
 def test_embedding_gradient_scatters():
     kb = KernelBuilder("grad")
     i, j = kb.axis("n", 40), kb.axis("d", 3)
