@@ -270,14 +270,23 @@ def arguments(about, shapes):
 
 
 def loaded(path, config_of, params_of, context=4096, form=None):
-    """(params, config, the model's file)."""
+    """(params, config, the model's file). Raises UsageError with the file's name where it is no such model, or does not fit into memory."""
     file = io.open_model(path)
-    config = config_of(file.config, context)
+    try:
+        return *_loaded(file, config_of, params_of, context, form), file
+    except tw.UsageError as e:
+        if file.path in str(e):
+            raise
+        raise tw.UsageError(f"{file.path}: {e}") from e
+
+
+def _loaded(file, config_of, params_of, context, form):
+    path, config = file.path, config_of(file.config, context)
     if file.config.get("tie_word_embeddings") is False and "lm_head.weight" not in file.tensors:
         raise tw.UsageError(f"{path} has no lm_head.weight, and its config.json says that the embedding is not used in its place")
     require_room(file.tensors.nbytes, f"{path}, as it is stored,", "take a file of fewer bits a weight, such as a GGUF file of Q4_0")
     params = params_of(file.tensors, config)
-    return repacked(params, form) if form else params, config, file
+    return repacked(params, form) if form else params, config
 
 
 def main(about, config_of, params_of, init, model, shapes):

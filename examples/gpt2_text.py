@@ -45,7 +45,8 @@ def config_of(said, context=None):
         raise tw.UsageError(f"the architecture is {said.get('model_type')!r}; this program runs gpt2")
     if said.get("activation_function", "gelu_new") != "gelu_new":
         raise tw.UsageError(f"the activation is {said['activation_function']!r}; models of this kind have gelu_new")
-    layers, heads, width, tokens, places = language.sizes(said, ("n_layer", "n_head", "n_embd", "vocab_size", "n_positions"))
+    heads, width, tokens, places = language.sizes(said, ("n_head", "n_embd", "vocab_size", "n_positions"))
+    layers = language.layers(said, "n_layer")
     if width % heads:
         raise tw.UsageError(f"{heads} heads do not divide a width of {width}")
     (eps,) = language.numbers(said, ("layer_norm_epsilon",), 1e-5)

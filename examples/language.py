@@ -145,6 +145,18 @@ def sizes(said, names):
     return [said[n] for n in names]
 
 
+MOST_LAYERS = 1 << 16
+"""A config that says more layers is damaged: each would get an entry in lists before a tensor is looked for."""
+
+
+def layers(said, name):
+    """The number of layers that a config.json says. Raises UsageError where it cannot be."""
+    (count,) = sizes(said, (name,))
+    if count > MOST_LAYERS:
+        raise tw.UsageError(f"the config is not one of this kind of model: {name} is {count}")
+    return count
+
+
 def numbers(said, names, usual=None):
     """Numbers of a config.json by name, all above 0; `usual`: what one is that is missing. Raises UsageError where one is missing or cannot be."""
     found = [usual if said.get(n) is None else said[n] for n in names]

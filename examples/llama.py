@@ -6,14 +6,13 @@
 
 Nothing here is about speed: `model` says what is computed, and the compiler makes kernels of it."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import tilewright as tw
 from tilewright import Tensor, io, nn
 
-from . import generate, language
+from . import generate, language, rotary
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,6 @@ SIZES = {
 """Known shapes: llama2.c's largest, Qwen 2.5's smallest, TinyLlama."""
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
-SCALINGS = {
-    "default": (),
-    "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
-}
-"""How the angles of rotary places may be scaled, and the numbers that each takes."""
 NAMES = {
     "norm1": "input_layernorm.weight", "norm2": "post_attention_layernorm.weight", "q": "self_attn.q_proj.weight", "k": "self_attn.k_proj.weight",
     "v": "self_attn.v_proj.weight", "o": "self_attn.o_proj.weight", "gate": "mlp.gate_proj.weight", "up": "mlp.up_proj.weight",
@@ -74,14 +67,9 @@ def config_of(said, context=None):
         raise tw.UsageError(f"the architecture is {kind!r}; this program runs {', '.join(KINDS)}")
     if said.get("hidden_act", "silu") != "silu":
         raise tw.UsageError(f"the activation is {said['hidden_act']!r}; models of this kind have silu")
-    whole = language.sizes(said, ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"))
-    width, hidden, layers, heads, tokens = whole
-    rope = language.object_of(said, "rope_scaling") | language.object_of(said, "rope_parameters")
-    if (name := str(rope.get("rope_type", rope.get("type", "default")))) not in SCALINGS:
-        raise tw.UsageError(f"the angles are scaled as {name[:50]!r}; {', '.join(SCALINGS)} are known")
-    scaling = dict(zip(SCALINGS[name], language.numbers(rope, SCALINGS[name]), strict=True))
-    if name == "llama3" and scaling["high_freq_factor"] <= scaling["low_freq_factor"]:
-        raise tw.UsageError("the angles' high_freq_factor is not above their low_freq_factor")
+    width, hidden, heads, tokens = language.sizes(said, ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"))
+    layers = language.layers(said, "num_hidden_layers")
+    theta, scaled, scaling = rotary.scaling_of(said)
     kv, head = said.get("num_key_value_heads") or heads, said.get("head_dim") or width // heads
     if type(kv) is not int or kv < 1 or heads % kv or type(head) is not int or head < 2 or head % 2:
         raise tw.UsageError(f"{heads} heads of {str(head)[:50]} numbers for {str(kv)[:50]} of keys do not fit together")
@@ -92,11 +80,11 @@ def config_of(said, context=None):
     windowed = said.get("sliding_window") is not None and said.get("use_sliding_window", kind == "mistral")
     window = language.sizes(said, ("sliding_window",))[0] if windowed else None
     (places,) = language.sizes({"max_position_embeddings": 2048} | said, ("max_position_embeddings",))
-    theta, eps = language.numbers(said | rope, ("rope_theta",), 1e4) + language.numbers(said, ("rms_norm_eps",), 1e-6)
+    (eps,) = language.numbers(said, ("rms_norm_eps",), 1e-6)
     return Config(
         layers, heads, kv, width, head, hidden, tokens, min(places, context or places), theta, eps,
-        tuple(window if k == "sliding_attention" else None for k in kinds), name, tuple(sorted(scaling.items())),
-        tuple(said.get("rope_factors") or ()), bool(said.get("rope_interleaved")),
+        tuple(window if k == "sliding_attention" else None for k in kinds), scaled, scaling,
+        rotary.factors_of(said, head), bool(said.get("rope_interleaved")),
     )  # fmt: skip
 
 
@@ -118,10 +106,12 @@ def params_of(tensors, config):
     head = tensors.get("lm_head.weight", embed)
     tree = {"embed": embed, "layers": [layer(i) for i in range(config.layers)], "norm": tensors["model.norm.weight"], "head": head}
     d = config.width
+    shapes = matrices(config)
+    vectors = {f"{name}_bias": shape[:1] for name, shape in shapes.items()} | {"q_norm": (config.head,), "k_norm": (config.head,)}
     for p in tree["layers"]:
-        language.check_shapes(p, matrices(config) | {"norm1": (d,), "norm2": (d,)})
+        language.check_shapes(p, shapes | {"norm1": (d,), "norm2": (d,)} | {name: v for name, v in vectors.items() if name in p})
     language.check_shapes(tree, {"embed": (config.tokens, d), "head": (config.tokens, d), "norm": (d,)})
-    return language.in_float32(tree) | angles(config)
+    return language.in_float32(tree) | rotary.angles(config)
 
 
 def init(config, seed=0, pack=lambda w: w):
@@ -140,32 +130,7 @@ def init(config, seed=0, pack=lambda w: w):
 
     embed = matrix(config.tokens, d)
     tree = {"embed": embed, "layers": [layer() for _ in range(config.layers)], "norm": Tensor(np.ones(d, "float32")), "head": embed}
-    return tree | angles(config)
-
-
-def angles(config):
-    """Cosines (places, 1, head / 2) of each place, and sines (places, 2, head / 2), of which the first of a pair has the other sign."""
-    f = config.theta ** (-np.arange(0, config.head, 2) / config.head)
-    s = dict(config.scaling)
-    if config.factors:
-        f = f / np.array(config.factors)
-    elif config.scaled == "linear":
-        f = f / s["factor"]
-    elif config.scaled == "llama3":  # long waves are slowed, short ones are not, and between it is smooth
-        turns = s["original_max_position_embeddings"] * f / (2 * math.pi)
-        part = np.clip((turns - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"]), 0, 1)
-        f = f * (part + (1 - part) / s["factor"])
-    a = np.outer(np.arange(language.places(config.context)), f)
-    sin = np.sin(a)
-    return {"cos": Tensor(np.cos(a)[:, None].astype("float32")), "sin": Tensor(np.stack([-sin, sin], axis=1).astype("float32"))}
-
-
-def turned(x, cos, sin, interleaved):
-    """Rotary places of (heads, n, head): pairs of numbers turned by the angle of their place. Pairs end half a head apart, whichever way they lay:
-    products of queries with keys do not mind."""
-    lead, half = x.shape[:-1], x.shape[-1] // 2
-    pairs = x.reshape(*lead, half, 2).mT if interleaved else x.reshape(*lead, 2, half)
-    return (pairs * cos + pairs[..., ::-1, :] * sin).reshape(x.shape)
+    return tree | rotary.angles(config)
 
 
 def attention(p, x, cache, at, cos, sin, config, window=None):
@@ -176,7 +141,7 @@ def attention(p, x, cache, at, cos, sin, config, window=None):
         y = io.linear(x, p[name], p.get(f"{name}_bias"), config.act).reshape(n, -1, config.head)
         return (nn.rms_norm(y, p[f"{name}_norm"], eps=config.eps) if f"{name}_norm" in p else y).permute(1, 0, 2)
 
-    q, k = (turned(heads(name), cos, sin, config.interleaved) for name in "qk")
+    q, k = (rotary.turned(heads(name), cos, sin, config.interleaved) for name in "qk")
     return io.linear(cache.attended(at, q, k, heads("v"), window), p["o"], p.get("o_bias"), config.act)
 
 

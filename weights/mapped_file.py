@@ -91,7 +91,7 @@ class MappedFile:
 
     def bytes(self, count: int) -> bytes:
         """The next `count` bytes."""
-        if count > self.size - self.at:
+        if self.at < 0 or count > self.size - self.at:
             self.wrong(f"{count} bytes should follow byte {self.at}, and the file has {self.size} in all: it is cut short or damaged")
         self.at += count
         return bytes(self.memory[self.at - count : self.at])

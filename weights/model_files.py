@@ -26,6 +26,12 @@ SIZES = {
     "sliding_window": "attention.sliding_window", "layer_norm_epsilon": "attention.layer_norm_epsilon",
 }  # fmt: skip
 """Hugging Face's words → GGUF's, which stand behind the architecture's name."""
+SCALING = {
+    "rope_type": "type", "factor": "factor", "original_max_position_embeddings": "original_context_length", "beta_fast": "yarn_beta_fast",
+    "beta_slow": "yarn_beta_slow", "attn_factor": "attn_factor", "yarn_attn_factor": "yarn_attn_factor", "yarn_ext_factor": "yarn_ext_factor",
+    "yarn_log_multiplier": "yarn_log_multiplier",
+}  # fmt: skip
+"""The same of how the angles of places are scaled."""
 LLAMA = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "ffn_norm": "post_attention_layernorm",
@@ -152,11 +158,8 @@ def _gguf(found: Checkpoint) -> ModelFile:
     heads, width, turned = (data.get(f"{kind}.{n}") for n in ("attention.head_count", "embedding_length", "rope.dimension_count"))
     if turned and type(heads) is type(width) is int and heads > 0 and turned != config.get("head_dim", width // heads):
         raise UsageError(f"{found.path}: {shown(turned)} numbers of each head are turned by their place; models that turn all are read")
-    scaling = data.get(f"{kind}.rope.scaling.type", "linear" if f"{kind}.rope.scaling.factor" in data else "none")
-    if scaling == "linear":
-        config["rope_scaling"] = {"rope_type": "linear", "factor": data.get(f"{kind}.rope.scaling.factor", 1.0)}
-    elif scaling != "none":
-        raise UsageError(f"{found.path}: its angles are scaled as {shown(scaling)}; linear, and the factors of Llama 3, are read")
+    if scaling := _scaling(found.path, {k: data[n] for k, name in SCALING.items() if (n := f"{kind}.rope.scaling.{name}") in data}):
+        config["rope_scaling"] = scaling
     if "token_embd.weight" in found:
         config["vocab_size"] = found.stored["token_embd.weight"].shape[0]
     for name in ("bos", "eos"):
@@ -173,6 +176,19 @@ def _gguf(found: Checkpoint) -> ModelFile:
         config["n_positions"] = config.get("max_position_embeddings")
     tensors = found.renamed({_renamed(found.path, family, n): n for n in found if n != "rope_freqs.weight"}, config)
     return ModelFile(found.path, config, tensors, partial(from_gguf, found.path, data))
+
+
+def _scaling(path: str, said: dict[str, Any]) -> dict[str, Any]:
+    """How angles are scaled, in Hugging Face's words; nothing where they are not."""
+    kind = said.setdefault("rope_type", "linear" if "factor" in said else "none")
+    if kind == "none":
+        return {}
+    if kind not in ("linear", "yarn"):
+        raise UsageError(f"{path}: its angles are scaled as {shown(kind)}; linear, yarn, and the factors of Llama 3, are read")
+    own = [n for n in ("attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier") if n in said and said[n] != 1]
+    if own and kind == "yarn":
+        raise UsageError(f"{path}: its angles are scaled as yarn with {own[0]} {shown(said[own[0]])}; the usual one, 1, is read")
+    return {"factor": 1.0} | said
 
 
 def _renamed(path: str, family: str, name: str) -> str:

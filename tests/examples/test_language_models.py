@@ -355,7 +355,7 @@ def test_what_cannot_run_is_said(tmp_path: Path) -> None:
     for change, match in (
         ({"model_type": "mamba"}, "the architecture is 'mamba'; this program runs llama, mistral, qwen2, qwen3"),
         ({"hidden_size": -1}, "hidden_size is -1"), ({"num_key_value_heads": 3}, "do not fit together"), ({"intermediate_size": 97}, "'gate' has the shape"),
-        ({"rope_parameters": {"rope_type": "yarn"}}, "scaled as 'yarn'"), ({"hidden_act": "gelu"}, "the activation is 'gelu'"),
+        ({"rope_parameters": {"rope_type": "longrope"}}, r"m: the angles are scaled as 'longrope'"), ({"hidden_act": "gelu"}, "the activation is 'gelu'"),
         ({"max_position_embeddings": "x"}, "max_position_embeddings is x"), ({"rms_norm_eps": [1]}, "rms_norm_eps is"),
         ({"rope_parameters": [1]}, "rope_parameters is"), ({"rope_parameters": {"rope_type": "llama3", "factor": 2.0}}, "low_freq_factor is None"),
         ({"rope_parameters": LONG | {"low_freq_factor": 4.0}}, "high_freq_factor is not above"), ({"layer_types": ["mamba"] * 2}, "layer_types is"),

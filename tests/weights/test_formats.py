@@ -241,6 +241,14 @@ def test_angles_of_gguf_are_those_that_the_file_says(tmp_path: Path) -> None:
         return {str: gguf.GGUFValueType.STRING, float: gguf.GGUFValueType.FLOAT32, int: gguf.GGUFValueType.UINT32}[type(value)]
 
     assert opened(**{"rope.scaling.factor": 4.0, "rope.dimension_count": 16})["rope_scaling"] == {"rope_type": "linear", "factor": 4.0}
+    yarn = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 128}
+    said = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    assert opened(**yarn)["rope_scaling"] == said and opened(**yarn, **{"rope.scaling.attn_factor": 1.0})["rope_scaling"]["factor"] == 4.0
+    assert "rope_scaling" not in opened()
+    with pytest.raises(tw.UsageError, match=r"scaled as yarn with yarn_ext_factor 0.5; the usual one, 1, is read"):
+        opened(**yarn, **{"rope.scaling.yarn_ext_factor": 0.5})
+    with pytest.raises(tw.UsageError, match="scaled as 'longrope'; linear, yarn, and"):
+        opened(**{"rope.scaling.type": "longrope"})
     with pytest.raises(tw.UsageError, match="8 numbers of each head are turned by their place; models that turn all are read"):
         opened(**{"rope.dimension_count": 8})
     with pytest.raises(tw.UsageError, match="its architecture is 7"):
@@ -348,6 +356,16 @@ def test_lies_of_safetensors(tmp_path: Path) -> None:
     ):
         with pytest.raises(tw.UsageError, match=match):
             weights.load(file(header))
+
+
+def test_a_zip_file_whose_members_begin_before_it_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=X)
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    end = data.rindex(b"PK\5\6")
+    data[end + 16 : end + 20] = (int.from_bytes(data[end + 16 : end + 20], "little") + 28).to_bytes(4, "little")
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(tw.UsageError, match=r"a.npz: .* should follow byte -2"):
+        weights.load(tmp_path / "a.npz")
 
 
 def test_other_files_say_what_they_are(tmp_path: Path) -> None:
