@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +32,7 @@ from ..tensor.capture.jit_options import JitOptions, own_numerics
 from ..tensor.graph.index_checks import CHECK, limits_of
 from ..tensor.graph.symbolic_sizes import extent, number
 from ..tensor.loops import written_out
-from ..tensor.trees import CONTAINERS, flatten
+from ..tensor.trees import flatten, ways
 from .kernel_text import KernelTexts
 
 if TYPE_CHECKING:
@@ -346,13 +345,7 @@ def _labels(function: Callable[..., Any], structure: Any) -> list[str]:
 
 def _names(structure: Any, path: str = "") -> list[str]:
     """A name for each leaf of a tree of arguments: the parameter's, with the way to the leaf."""
-    kind = structure[0]
-    if kind == "none":
-        return []
-    if kind == "leaf" or kind in CONTAINERS:
-        return [path]
-    keys, parts = structure[-2:] if kind in ("dict", "record") else (getattr(kind, "_fields", None) or itertools.count(), structure[1])
-    return [name for key, part in zip(keys, parts) for name in _names(part, f"{path}_{key}" if path else str(key))]
+    return ["_".join([*([path] if path else []), *(str(k) for _, k in way)]) for way in ways(structure)]
 
 
 def of_compiled(

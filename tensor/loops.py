@@ -40,7 +40,7 @@ from .running.observers import timed
 from .running.pools import rooms_of
 from .running.realise import install
 from .tensor import Tensor, leaves_of
-from .trees import Structure, tree_map, unflatten
+from .trees import Structure, tree_map, unflatten, ways
 
 # eager loops ----------------------------------------------------------------------------------------------------------
 # Loops outside of captured functions: each is linked when it is first computed.
@@ -401,16 +401,7 @@ def device_of(leaves: Iterable[Any]) -> str:
 
 def leaf_names(structure: Any, name: str) -> list[str]:
     """What the leaves of a tree are called in messages: `carry['h'][0]`."""
-    kind, *rest = structure
-    if kind == "leaf" or (not rest and kind != "none"):  # (or a complex tensor)
-        return [name]
-    if kind == "none":
-        return []
-    if kind == "dict":
-        return [n for k, s in zip(rest[0], rest[1], strict=True) for n in leaf_names(s, f"{name}[{k!r}]")]
-    if kind == "record":
-        return [n for k, s in zip(rest[1], rest[2], strict=True) for n in leaf_names(s, f"{name}.{k}")]
-    return [n for i, s in enumerate(rest[0]) for n in leaf_names(s, f"{name}[{i}]")]
+    return [name + "".join(f".{k}" if what == "field" else f"[{k!r}]" for what, k in way) for way in ways(structure)]
 
 
 @dataclass

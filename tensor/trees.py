@@ -1,4 +1,5 @@
-"""Trees of tensors: lists, tuples (named ones too), dicts, dataclasses and None, nested as one likes; all else is a leaf.
+"""Trees of tensors: lists, tuples (named ones too), dicts, dataclasses and None, nested as one likes; all else is a leaf, but for
+settings in a dataclass (names, types, functions).
 
 Functions of parameters take and return such trees. A dict's entries are taken in the order of its sorted keys, so that
 two dicts with equal keys match."""
@@ -7,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache
 from typing import Any
 
+from ..ir.dtypes import DType
 from ..ir.errors import UsageError
 
 Structure = Hashable
@@ -39,9 +42,15 @@ def _flatten(tree: Any, leaves: list[Any]) -> Structure:
         return (type(tree),)
     names = _fields(type(tree))  # type: ignore[arg-type]
     if names is not None:
-        return ("record", type(tree), names, tuple(_flatten(getattr(tree, name), leaves) for name in names))
+        return ("record", type(tree), names, tuple(_field(getattr(tree, name), leaves) for name in names))
     leaves.append(tree)
     return _LEAF
+
+
+def _field(x: Any, leaves: list[Any]) -> Structure:
+    """A field of a dataclass. A name, a type or a function is a setting, which belongs to the structure."""
+    setting = isinstance(x, (str, bytes, Enum, DType)) or (callable(x) and type(x).__hash__ is not None and not is_dataclass(x))
+    return ("setting", x) if setting else _flatten(x, leaves)
 
 
 @cache
@@ -66,6 +75,8 @@ def _unflatten(structure: Any, leaves: Iterator[Any]) -> Any:
         return next(leaves)
     if kind == "none":
         return None
+    if kind == "setting":
+        return structure[1]
     if kind == "dict":
         return {k: _unflatten(s, leaves) for k, s in zip(structure[1], structure[2])}
     if kind == "record":
@@ -74,6 +85,21 @@ def _unflatten(structure: Any, leaves: Iterator[Any]) -> Any:
         return CONTAINERS[kind][1](next(leaves))
     parts = [_unflatten(s, leaves) for s in structure[1]]
     return parts if kind is list else kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+def ways(structure: Any, way: tuple[tuple[str, Any], ...] = ()) -> Iterator[tuple[tuple[str, Any], ...]]:
+    """The way to each leaf, in order: ("field", name) of dataclasses and named tuples, ("key", key) of dicts, ("place", number) of others."""
+    kind = structure[0]
+    if kind in ("none", "setting"):
+        return
+    if kind == "leaf" or kind in CONTAINERS:
+        yield way
+        return
+    fields = structure[2] if kind == "record" else getattr(kind, "_fields", None)
+    keys = structure[1] if kind == "dict" else fields or range(len(structure[1]))
+    what = "key" if kind == "dict" else "place" if fields is None else "field"
+    for key, part in zip(keys, structure[-1], strict=True):
+        yield from ways(part, (*way, (what, key)))
 
 
 def record(cls: type, values: Mapping[str, Any]) -> Any:

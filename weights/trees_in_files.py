@@ -7,7 +7,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from math import prod
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from ..files.write_file import replace
 from ..ir.errors import UsageError
 from ..tensor import Tensor, compute
-from ..tensor.trees import flatten, unflatten
+from ..tensor.trees import flatten, unflatten, ways
 from .c_checkpoints import GPT2C, LLAMA2C, read_llama2c, read_llmc
 from .checkpoint import Checkpoint, StoredTensor
 from .gguf_file import read_gguf
@@ -25,19 +25,9 @@ from .mapped_file import SHOWN, Array, MappedFile, shown
 from .safetensors_file import read_safetensors, safetensors_bytes
 
 
-def names_of(tree: Any, at: str = "") -> Iterator[str]:
+def names_of(tree: Any) -> list[str]:
     """The name of each leaf, in the order of `tree_map`: keys, places and fields on the way to it, with dots between."""
-    if tree is None:
-        return
-    if isinstance(tree, dict):
-        parts: Any = [(k, tree[k]) for k in sorted(tree, key=lambda k: (str(type(k)), k))]
-    elif isinstance(tree, (list, tuple)):
-        parts = zip(getattr(tree, "_fields", range(len(tree))), tree)
-    else:
-        yield at
-        return
-    for key, part in parts:
-        yield from names_of(part, f"{at}.{key}" if at else str(key))
+    return [".".join(str(k) for _, k in way) for way in ways(flatten(tree)[1])]
 
 
 def checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -91,7 +81,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
 
 def _as(path: str, found: Mapping[str, Any], like: Any) -> Any:
     leaves, structure = flatten(like)
-    names = [*names_of(like)]
+    names = names_of(like)
     missing, more = [n for n in names if n not in found], sorted({*found} - {*names})
     if missing or more:
         told = [
@@ -114,7 +104,7 @@ def save(path: str | os.PathLike[str], tree: Any, metadata: Mapping[str, str] | 
     """Write a tree of tensors, arrays and numbers to a file: `.safetensors`, `.npz`, or `.npy` for a single array. A file that was there is
     replaced at once, when the new one is whole. `metadata`: texts by name, for safetensors. Raises UsageError where the format cannot hold it."""
     name = os.fspath(path)
-    names, (leaves, _) = [*names_of(tree)], flatten(tree)
+    names, (leaves, _) = names_of(tree), flatten(tree)
     compute(*(leaf for leaf in leaves if isinstance(leaf, Tensor)))
     arrays: dict[str, Array] = {n: leaf.numpy() if isinstance(leaf, Tensor) else np.asarray(leaf) for n, leaf in zip(names, leaves)}
     if len(arrays) != len(leaves):

@@ -37,7 +37,7 @@ FIRST_RANGE = 1 << 20
 """Elements of an array with a dimension for each symbol: those sizes are in the first range of symbols at least."""
 
 Sizes = tuple[int, ...]
-_TREES = frozenset({list, tuple, dict, type(None)})
+_PLAIN = frozenset({int, float, bool, complex, str})
 
 
 class _Class:
@@ -84,6 +84,7 @@ class NumpyJitted:
         self._all: list[Jitted] = []
         self._writers: set[int] = set()
         self._lock, self._array = process_lock(), array_class()
+        self._leaves = _PLAIN | {self._array}
         update_wrapper(self, function, updated=())  # (what a callable object holds is its own)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
@@ -92,7 +93,7 @@ class NumpyJitted:
         array = self._array
         leaves: Sequence[Any] = args
         structure: Structure | None = None
-        if kwargs or not _TREES.isdisjoint(map(type, args)):
+        if kwargs or not self._leaves.issuperset(map(type, args)):  # (trees, dataclasses among them)
             leaves, structure = flatten((args, kwargs))
         key = (structure, *[(x.dtype, x.shape) if type(x) is array else type(x) for x in leaves])
         made = self._calls.get(key)

@@ -150,6 +150,8 @@ class _ReaderText:
             self.leaves.append(x)
         elif kind == "none":
             self.refuse(f"{x} is not None")
+        elif kind == "setting":
+            self.refuse(f"{x} != {self.name(structure[1])}")
         elif kind == "dict":
             self.refuse(f"not isinstance({x}, dict) or len({x}) != {len(structure[1])}")
             for key, inner in zip(structure[1], structure[2], strict=True):

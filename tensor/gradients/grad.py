@@ -34,7 +34,9 @@ def _opened(trees: Sequence[Any]) -> Iterator[list[Any]]:
             both: Tensor = tree_map(opened, t)
             return both
         if not t.dtype.is_float:
-            raise UsageError(f"a gradient with respect to {t.dtype}{list(t.shape)}: only floats have gradients")
+            raise UsageError(
+                f"a gradient with respect to {t.dtype}{list(t.shape)}: only floats have gradients; give what is none as an argument of its own"
+            )
         marks.append(OpenArgument())
         node = P.marked(t.node, marks[-1])
         node.data, node.tracked = t.node.data, True

@@ -1,5 +1,8 @@
 """`jit(numpy=True)`: functions of NumPy arrays, with one list of kernels for a class of sizes."""
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import tilewright as tw
@@ -13,6 +16,25 @@ def arrays(*shapes, dtype="float64"):
 
 def energy(x, w):
     return (w * x**2).sum(1)
+
+
+@dataclass
+class Pair:
+    x: object
+    kind: str = "sum"
+
+
+class Named(NamedTuple):
+    x: object
+
+
+def test_dataclasses_and_named_tuples_are_trees_of_arrays():
+    f = tw.jit(lambda p: Pair(p.x * 2 if p.kind == "sum" else p.x, p.kind), numpy=True)
+    for n in (3, 4):
+        for kind, times in (("sum", 2), ("other", 1)):
+            found = f(Pair(np.ones(n), kind))
+            assert type(found.x) is np.ndarray and found.x.tolist() == [times] * n and found.kind == kind
+        assert tw.jit(lambda p: p.x + 1, numpy=True)(Named(np.ones(n))).tolist() == [2.0] * n
 
 
 def test_arrays_in_and_out_and_one_list_of_kernels_for_all_sizes():

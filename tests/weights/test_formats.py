@@ -8,6 +8,7 @@ import struct
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +38,17 @@ def tree() -> Any:
         "state": State(np.int64(3), Tensor(X[0])),
         "flags": np.array([True, False]),
         "empty": np.zeros((0, 4), np.int16),
+        "last": Layer(Tensor(X * 2), Tensor(X[0] * 3)),
     }
+
+
+@dataclass
+class Layer:
+    """A layer, with a setting."""
+
+    w: Any
+    b: Any
+    kind: str = "full"
 
 
 def same(a: Any, b: Any) -> None:
@@ -52,7 +63,7 @@ def test_trees_come_back(tmp_path: Path) -> None:
         back = weights.load(tmp_path / name, like=given)
         same(given, back)
         assert isinstance(back["layers"][1]["s"], weights.Packed8) and isinstance(back["state"], State)
-    assert {"layers.1.s.d", "state.step", "flags"} < {*weights.load(tmp_path / "a.npz")}
+    assert {"layers.1.s.d", "state.step", "flags", "last.w", "last.b"} < {*weights.load(tmp_path / "a.npz")}
     with np.load(tmp_path / "a.npz") as theirs:
         same({**theirs}, weights.load(tmp_path / "a.npz"))
 
