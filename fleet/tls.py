@@ -36,17 +36,19 @@ def files(role: Role) -> tuple[str, str, str]:
 def security(url: str, role: Role, folder: Path | None = None) -> Any:
     """Dask's security for `url`: None for tcp://, which nothing protects. Raises FleetError where certificates are missing, expired or
     readable by others, and for another kind of URL."""
-    scheme = url.partition("://")[0]
-    if scheme == "tcp":
+    scheme, _, place = url.partition("://")
+    port = place.rstrip("/").rpartition(":")[2]
+    reached = role == "scheduler" or (port.isascii() and port.isdigit() and 0 < int(port) < 65536)
+    if scheme == "tcp" and reached:
         return None
-    if scheme != "tls" or not url.partition("://")[2]:
+    if scheme != "tls" or not place or not reached:
         raise FleetError(f"{url!r} is no address of a fleet: write tls://HOST:8786, or tcp://HOST:8786 in a network that you trust")
     folder = folder or default_folder()
     missing = [name for name in files(role) if not (folder / name).is_file()]
     if missing:
         raise FleetError(
             f"{folder} has no {', '.join(missing)}: make certificates with `tune fleet certificates`, once for the whole fleet, and copy "
-            f"{', '.join(files(role))} into that folder"
+            f"{', '.join(files(role))} into that folder{'; --insecure does without, where you trust the network' * (role == 'scheduler')}"
         )
     authority, certificate, key = (str(folder / name) for name in files(role))
     _sound(folder, certificate, key)

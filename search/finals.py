@@ -470,7 +470,7 @@ def _far_ahead(a: Finalist, b: Finalist) -> bool:
 def _undecided(duel: Duel, round_s: float) -> str:
     """What is known where no difference was shown: the ratio, its 95 % interval, and how many pairs would show such a ratio if it is true."""
     low, high = duel.interval
-    said = f"best candidate / start = {duel.ratio:.3f} in {duel.rounds} pairs, 95 % of the doubt within {low:.3g} to {high:.3g}"
+    said = f"best candidate / start = {duel.ratio:.3f} in {duel.rounds} pairs, 95 % of the doubt within {low:.3f} to {high:.3f}"
     if duel.ratio * MARGIN > 1 or not math.isfinite(duel.noise):
         return said
     # the interval shrinks with the root of the number of pairs

@@ -77,7 +77,7 @@ def store_names(a: Holding, b: Holding) -> tuple[str, str]:
 
 def markdown(places: tuple[str, str], shown: list[KeyDifference]) -> str:
     """The differences for a pull request: kernel, times, schedules in words, what was verified, and the machine of each."""
-    lines = [f"{len(shown)} answers differ from {escaped(places[0])} to {escaped(places[1])}"]
+    lines = [f"{len(shown)} answer{'s differ' if len(shown) != 1 else ' differs'} from {escaped(places[0])} to {escaped(places[1])}"]
     if not shown:
         return lines[0]
     lines += ["", "| kernel | change | time | schedule | verified | machine |", "|---|---|---|---|---|---|"]

@@ -51,6 +51,8 @@ def list_rows(store: Cache, args: Namespace) -> int:
         )
     out = console(wide=args.wide)
     out.print(listed)
+    if store.path is not None and not store.path.exists():
+        out.print("there is no such file yet", style="dim")
     if not args.all:
         out.print(f"the best of each key, from {len(found)} measurements (--all lists each)")
     return 0
@@ -72,23 +74,25 @@ def show(store: Cache, args: Namespace) -> int:
 
 @on_cache()
 def explain(store: Cache, args: Namespace) -> int:
-    """Say why a look-up hits or misses."""
+    """Say why a look-up hits or misses, for each kernel of a function of tensors."""
     from ...devices import get
-    from ...named_kernels import make, parse_shape
     from ...plan import key_of
-    from ...plan.identity import with_numerics
     from ...plan.size_trees import explained
     from ...search.result import told_apart
+    from ..functions.tracing import kernels_of
 
     effects = policy(allowed(args.allow or ()))
-    kernel = with_numerics(make(args.kernel, parse_shape(args.shape) if args.shape else None, args.dtype), effects)
     device = get(args.device)
-    key = key_of(kernel, device, args.threads or device.threads, effects)
-    report = store.explain(key)
-    for line in (*report.lines(), *(() if report.hit else explained(kernel, key, store, device))):
-        print(line)
-    for name, said in told_apart(report.row.facts) if report.row is not None else ():
-        print(f"  {name}: {said}")
+    asked = kernels_of(args)
+    for i, kernel in enumerate(asked, 1):
+        if len(asked) > 1:
+            print(f"{args.kernel}#{i} ({kernel.name})")
+        key = key_of(kernel, device, args.threads or device.threads, effects)
+        report = store.explain(key)
+        for line in (*report.lines(), *(() if report.hit else explained(kernel, key, store, device))):
+            print(line)
+        for name, said in told_apart(report.row.facts) if report.row is not None else ():
+            print(f"  {name}: {said}")
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from ..terminal.style import bytes_text, console, soft_wrapped
-from .tracing import is_tensor_function, makes_module
+from .tracing import is_tensor_function, makes_module, source_error, split_source
 
 BUILD = "make -C {folder} test"
 
@@ -32,6 +32,8 @@ def run(args: Namespace) -> int:
             "give one source: FILE.onnx, FILE.py:FUNCTION (of tensors, or one that returns a PyTorch module and its inputs), or --kernel NAME"
         )
     source, folder = args.source or args.kernel, Path(args.out)
+    if split_source(source)[0]:
+        raise source_error(source)
     numerics = args.numerics if args.numerics == "fixed" else None  # (a captured function has its own)
     settings = {"threads": args.threads, "cache": args.cache, "target": args.target, "name": args.name, "numerics": numerics}
     options = {key: value for key, value in settings.items() if value is not None}

@@ -101,6 +101,8 @@ def ask(path: str, shape: str | None, dtype: str | None, numerics: Numerics = "f
     from ...named_kernels import split_path, user_file
     from ...tensor.fusion.fusion_facts import GraphFacts
 
+    if split_source(path)[0]:
+        raise source_error(path)
     if path.endswith(".py"):
         raise UsageError(f"{path} names a file: name a function in it too, {path}:FUNCTION")
     model = path.endswith(".onnx")
@@ -152,6 +154,18 @@ def kernel_of(args: Namespace, shape: dict[str, int] | None = None) -> Kernel:
     return with_numerics(found, policy(allowed(getattr(args, "allow", None) or ())))
 
 
+def kernels_of(args: Namespace) -> list[Kernel]:
+    """The kernels that --kernel names: all of a function of tensors, where none of them is named. Raises KernelError and UsageError."""
+    from ...cache.keys import allowed, policy
+    from ...plan.identity import with_numerics
+
+    base, which = split_number(args.kernel)
+    if which or not is_tensor_function(args.kernel, args.shape):
+        return [kernel_of(args)]
+    effects = policy(allowed(args.allow or ()))
+    return [with_numerics(k, effects) for k in ask(base, args.shape, args.dtype).kernels if k is not None]
+
+
 def split_source(name: str) -> tuple[str, str]:
     """(file, function) of `file.c:function`, a source that `tune source` tunes; ('', name) of any other name."""
     file, _, function = name.rpartition(":")
@@ -183,8 +197,13 @@ def refuse_source(args: Namespace) -> None:
         if not rows:
             return
         file = str(rows[0].facts["source"].get("file"))
-    name = f"{file}:{function}"
-    raise UsageError(
+    raise source_error(f"{file}:{function}")
+
+
+def source_error(name: str) -> UsageError:
+    """The error of a command about options for `file.c:function`."""
+    file, _, function = name.rpartition(":")
+    return UsageError(
         f"{name} is a source, which has parameters and no options: tune show {name} shows its best configuration, tune report --kernel "
         f"{function} what was measured, and tune source {file} --function {function} … --first NAME=VALUE times another beside it"
     )

@@ -61,7 +61,8 @@ def run(args: Namespace) -> int:
             out.print(front_listing(e))
     for note in notes(found):
         out.print(note, style="dim")
-    out.print(legend(), style="dim")
+    if any("source" not in e.best.facts for e in found):
+        out.print(legend(), style="dim")
     return 0
 
 

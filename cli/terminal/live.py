@@ -212,7 +212,8 @@ class Quiet:
         if self.budget is not None:
             parts.append(f"{clock(self.start + self.budget - self.now())} left")
         if self.trials is not None:
-            parts.append(f"{max(0, self.trials - self.counts.total())} trials left")
+            more = max(0, self.trials - self.counts.total())
+            parts.append(f"{more} trial{'s' * (more != 1)} left")
         return ", ".join(parts)
 
     def worth(self) -> str:

@@ -16,6 +16,7 @@ from ...cache.keys import for_text
 from ...cache.objective_types import ENERGIES, FRONTS, TIME, objective
 from ...cache.rows import POLICY
 from ...ir.errors import MeasureError, UsageError
+from ..functions.tracing import refuse_source
 from ..terminal.live import display, outcomes, rates
 from ..terminal.output import with_code, write
 from ..terminal.sanitised import wrapped
@@ -171,6 +172,7 @@ def _run(args: Namespace) -> int:
     other = _other(args)
     if other is not None:
         return other
+    refuse_source(args)
     args.device = args.device or "cpu"
     args.objective = objective(args.objective)
     from ...cache.keys import allowed

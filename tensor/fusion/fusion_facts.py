@@ -13,7 +13,7 @@ from typing import Any
 
 from ...ir.cost import cost
 from ..graph.loop_nodes import NEVER
-from ..graph.nodes import FROM_OUTSIDE, TensorNode
+from ..graph.nodes import FROM_OUTSIDE, TensorNode, constant_of
 from ..graph.source_lines import show
 from ..partition.heads import is_contraction
 from .call_list import CallList, KernelCall, LoopCall, NumpyCall
@@ -164,7 +164,8 @@ def _kernel(number: int, call: KernelCall | NumpyCall | LoopCall, made: CallList
     work = cost(call.kernel)
     own = {id(n) for n in nodes}
     stored = {id(n) for n in call.nodes}
-    done = [n for n in nodes if n.op != "view" or id(n) in stored]  # (a view may be one with another line's)
+    # (a view or a number may be one with another line's)
+    done = [n for n in nodes if id(n) in stored or (n.op != "view" and constant_of(n) is None)]
     lines = tuple(dict.fromkeys(text for n in done if (text := show(n.line))))
     parameters = tuple(f"{b.name}: {b.dtype}{list(b.shape)}" for b in call.kernel.buffers)
     return KernelFacts(

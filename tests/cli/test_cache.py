@@ -271,3 +271,8 @@ def test_export_of_what_a_manifest_names(tune: Tune, cache_file: Path, known_lim
     manifest.write_text(manifest.read_text().replace(', "m=96"', ""))
     done = tune("cache", "export", str(bundle), "--manifest", str(manifest))
     assert done.code == 0 and "wrote 1 measurements" in done.out and '"m":64' in bundle.read_text().replace(" ", "").replace("\\", "")
+
+
+def test_a_cache_that_is_not_there_yet_is_said(tune: Tune, filled: Path, tmp_path: Path) -> None:
+    assert "no such file" in tune("cache", "list", "--cache", str(tmp_path / "other.db")).out and not (tmp_path / "other.db").exists()
+    assert "no such file" not in tune("cache", "list", "--kernel", "none*").out

@@ -104,6 +104,7 @@ def test_trials_are_a_budget_too() -> None:
     progress = Quiet("x", None, 10, clock)
     progress.candidate(Measurement((), Outcome.ok, 1e-3, 1e-3, 10))
     assert progress.left() == "9 trials left" and progress.used() == 0.1
+    assert Quiet("x", None, 1, clock).left() == "1 trial left"
 
 
 def test_the_display_fits_the_stream() -> None:

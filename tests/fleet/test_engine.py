@@ -325,6 +325,11 @@ def test_certificates_that_will_not_do_are_named(fleet: Fleet, tmp_path: Path) -
         tls.security("tls://x:1", "client", tmp_path / "tls")
     with pytest.raises(FleetError, match="no address of a fleet"):
         tls.security("host:8786", "client", tmp_path)
+    for url in ("tcp://host", "tcp://host:99999", "tls://host:port"):
+        with pytest.raises(FleetError, match="no address of a fleet"):
+            tls.security(url, "client", tmp_path)
+    with pytest.raises(FleetError, match=r"copy .* into that folder; --insecure does without"):
+        tls.security("tls://all", "scheduler", tmp_path / "none")
     assert tls.security("tcp://x:1", "client", tmp_path) is None
     before = (tmp_path / "tls/ca.pem").read_bytes()
     assert {p.name for p in tls.make(tmp_path / "tls")} == {n for r in tls.ROLES for n in tls.files(r)[1:]}

@@ -244,9 +244,14 @@ def test_commands_know_a_source_by_file_and_function(saxpy: Path, capsys: pytest
         ["explain", "add.c:add"],
         ["pin", "add.c:add", "--opts", "TILE=8"],
         ["bench", "add.c:add", "--opts", "A", "--opts", "B"],
+        ["run", "add.c:add"],
+        ["export", "add.c:add", "--out", str(saxpy / "library")],
+        ["cache", "explain", "add.c:add"],
     ):
         assert main([*refused, *cache]) == 2
         assert "add.c:add is a source, which has parameters and no options: tune show add.c:add" in capsys.readouterr().err
+    assert main(["graph", "add.c:add"]) == 2 and "add.c:add is a source" in capsys.readouterr().err
+    assert main(["report", *cache]) == 0 and "tile" not in capsys.readouterr().out
     assert main(["show", "sub.c:add", *cache]) == 2
     assert "the cache holds no answer for add of sub.c: tune source sub.c --function add finds one" in capsys.readouterr().err
 

@@ -81,6 +81,11 @@ def count(x: Annotated[Tensor, (3,)]):
 
 def nothing(x: Tensor):
     return 1
+
+
+def halves(x: Annotated[Tensor, (4, 8)], w: Annotated[Tensor, (8, 8)]):
+    y = x @ w * 0.5
+    return gelu(y @ w)
 """
 
 
@@ -134,6 +139,18 @@ def test_kernels_boundaries_and_bytes(file: str) -> None:
     assert second.kept == 0 and second.unfused == second.nbytes
     assert [t.label for t in found.facts.tensors][:3] == ["x", "w1", "w2"] and first.lines == ("user.py:15", "user.py:11")
     assert "2 kernels" in summary(found.facts)
+
+
+def test_a_number_on_another_line_is_no_operation_of_that_line(file: str) -> None:
+    at = TEXT.splitlines().index("    return gelu(y @ w)") + 1
+    first, second = graph(f"{file}:halves").facts.kernels
+    assert first.lines == (f"user.py:{at - 1}",) and second.lines == (f"user.py:{at}", "user.py:11")
+
+
+def test_the_cache_explains_each_kernel_of_a_function(file: str, tune: Tune) -> None:
+    done = tune("cache", "explain", f"{file}:mlp")
+    assert done.code == 0 and [line.split("#")[1] for line in done.out.splitlines() if "#" in line] == ["1 (matmul+gelu)", "2 (matmul)"]
+    assert tune("cache", "explain", f"{file}:mlp#2", "--shape", "x=3x8").out.count("miss:") == 1
 
 
 @pytest.mark.slow
