@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NoReturn
 
 from .body import KernelBody
 from .checks.access_bounds import unproved
 from .checks.structure_checks import check
+from .errors import KernelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,13 @@ class Kernel(KernelBody):
     def __post_init__(self) -> None:
         check(self)
         _ = self.unproved  # an access that leaves its buffer is an error here, before anything merges axes
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises KernelError: a kernel says what is computed, and `best` makes something that runs."""
+        raise KernelError(
+            f"the kernel {self.name} says what is computed, and does not run: tilewright.best(kernel) is what takes arrays, and "
+            "tilewright.operation makes a function of tensors of what returns it"
+        )
 
     @cached_property
     def unproved(self) -> frozenset[tuple[str, int]]:

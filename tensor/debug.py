@@ -12,6 +12,7 @@ from ..ir.errors import UsageError
 from .graph.nodes import HostCall
 from .graph.primitives import host
 from .graph.source_lines import at, user_line
+from .graph.symbolic_sizes import most
 from .lift import one_device
 from .running.effects import PRINT, after_others, effects
 from .running.observers import looking_for_nans
@@ -27,6 +28,8 @@ def print(text: str, *values: Any, **named: Any) -> None:
     Values are trees of tensors and of anything else; tensors are NumPy arrays in the text (`"{0:.3f}"` of one without dimensions). Under
     `vmap` there is a line for each element of the batch. Prints of a function, or of a loop's body, come in their order. What is printed
     is stored, even where it would be a part of a kernel. Raises UsageError where the text does not fit the values."""
+    import numpy as np
+
     if not isinstance(text, str):
         raise UsageError(f'debug.print takes a text first, such as "x = {{}}", not {type(text).__name__}{at(user_line())}')
     leaves, structure = flatten((values, named))
@@ -37,7 +40,7 @@ def print(text: str, *values: Any, **named: Any) -> None:
     def shown(*arrays: Any) -> str:
         given = list(rest)
         for i, a in zip(places, arrays, strict=False):
-            given[i] = a if a.shape else a[()]
+            given[i] = a if a.ndim else a[()]
         args, kwargs = unflatten(structure, given)
         return text.format(*args, **kwargs)
 
@@ -45,9 +48,9 @@ def print(text: str, *values: Any, **named: Any) -> None:
         sys.stdout.write(shown(*arrays) + "\n")
         return 0
 
-    try:
-        _format_fits(text, values, named)
-    except (IndexError, KeyError) as e:
+    try:  # (zeros take no memory here, whatever their shape)
+        shown(*[np.broadcast_to(np.zeros((), t.dtype.np), tuple(map(most, t.shape))) for t in tensors])
+    except (LookupError, ValueError, TypeError, AttributeError) as e:
         raise UsageError(f"debug.print: the text {text!r} does not fit its values: {type(e).__name__} {e}{at(user_line())}") from None
     known = effects()
     if known is None:
@@ -56,17 +59,6 @@ def print(text: str, *values: Any, **named: Any) -> None:
     one_device([t.device for t in tensors])
     call = HostCall(PRINT, say, (text, len(known), user_line()[1]))
     known.append(host(call, after_others([t.node for t in tensors], known), (1,), uint8))
-
-
-def _format_fits(text: str, values: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Raise IndexError or KeyError where a field of the text has no value."""
-    from string import Formatter
-
-    found, count = Formatter(), 0
-    for _, field, _, _ in found.parse(text):
-        if field is not None:
-            found.get_field(field if field and field[0] not in ".[" else f"{count}{field}", values, named)
-            count += 1
 
 
 @contextmanager

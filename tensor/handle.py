@@ -129,7 +129,7 @@ class TensorHandle:
                 raise AttributeError(f"'Tensor' object has no attribute {name!r}")
             from .frontends.habits import no_method
 
-            raise no_method(name)
+            raise no_method(name, type(self))
 
     # what it is ---------------------------------------------------------------------------------------------------
     @property

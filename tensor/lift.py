@@ -186,8 +186,12 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
         except TypeError as e:
             if "out" in kwargs and kwargs["out"] is None:  # (libraries pass on what NumPy's functions call a method with)
                 return call(*args, **{k: v for k, v in kwargs.items() if k != "out"})
-            raise argument(e) from e.__cause__
+            raise argument(e, function.__name__, found.signature) from e.__cause__
         except (AttributeError, ValueError) as e:
+            sizes = [a for a, array in zip(args, takes) if array and isinstance(a, tuple) and all(type(n) is int for n in a)]
+            if sizes and isinstance(e, AttributeError):  # (as of PyTorch's layer_norm(x, shape))
+                wrong = TypeError(f"{function.__name__}() got {sizes[0]} for an array")
+                raise argument(wrong, function.__name__, found.signature) from e
             if not any(isinstance(a, str) for a in args):
                 raise
             raise TypeError(f"{function.__name__} of text, which is no number{at(user_line())}") from e

@@ -40,6 +40,16 @@ class ArraySpec:
     shape: tuple[int | Node, ...]
     dtype: DType
 
+    def _no_value(self, *_: Any) -> Any:
+        raise UsageError(
+            f"an operation's function gets the shape and dtype of a tensor, and no values: read it in the kernel (kb.input), or give the "
+            f"operation a number of Python's{at(user_line())}"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __neg__ = _no_value
+    __index__ = __int__ = __float__ = __bool__ = __getitem__ = __lt__ = __gt__ = __le__ = __ge__ = _no_value
+    __iter__ = None
+
 
 class SourceFunction(Protocol):
     """A source that was built: a function of its input arrays to its outputs. (`sources` has these, and `best_source` says which.)"""
@@ -180,11 +190,26 @@ class _Called:
                 f"rule), or put stop_gradient() around it"
             )
         one = len(ys) == 1
-        found = op.gradient(dys[0] if one else tuple(dys), ys[0] if one else tuple(ys), *given, **self.given)
+        found = op.gradient(dys[0] if one else tuple(dys), ys[0] if one else tuple(ys), *given, **self._others(len(given), n))
         found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if len(found) != len(given):
             raise UsageError(f"{op.name}: its gradient rule returns {len(found)} gradients for {len(given)} inputs{at(n.line)}")
         return found
+
+    def _others(self, inputs: int, n: TensorNode) -> dict[str, Any]:
+        """What the gradient rule gets beside tensors: what the operation was given, and its defaults where the rule asks for them. Raises
+        UsageError where the rule cannot be called so."""
+        op = self.operation
+        assert op.gradient is not None
+        rule = inspect.signature(op.gradient)
+        defaults = {k: p.default for k, p in op._signature.parameters.items() if p.default is not p.empty and k in rule.parameters}
+        others = {**defaults, **self.given}
+        try:
+            rule.bind(*[None] * (2 + inputs), **others)
+        except TypeError as e:
+            asked = ", ".join(("dy", "y", *(f"input {i + 1}" for i in range(inputs)), *(f"{k}={v!r}" for k, v in others.items())))
+            raise UsageError(f"{op.name}: its gradient rule is called with ({asked}), and takes {rule}: {e}{at(n.line)}") from None
+        return others
 
     @functools.cached_property
     def _batched(self) -> dict[tuple[bool, ...], _Batched]:

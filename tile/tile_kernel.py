@@ -442,8 +442,14 @@ class TileKernel:
         self.__signature__ = inspect.Signature(parameters[1:], return_annotation=Kernel)
         self.__name__ = function.__name__
 
-    def __call__(self, **arguments: Any) -> Kernel:
+    def __call__(self, *arrays: Any, **arguments: Any) -> Kernel:
         """The kernel for these sizes. Raises KernelError."""
+        if arrays or any(hasattr(x, "shape") for x in arguments.values()):
+            first = next(iter(self.__signature__.parameters), "m")
+            raise KernelError(
+                f"{self.__name__} takes sizes by name and returns a kernel, {self.__name__}({first}=64): best(kernel) runs that on arrays, and "
+                f"operation(lambda x: {self.__name__}({first}=x.shape[0])) is a function of tensors"
+            )
         builder, found = self._written(arguments)
         combos = _combinations(builder)
         steps = found.blocks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
 from ..tensor.ops import linalg as _D
@@ -19,3 +21,10 @@ __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_rank",
     "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+if not _TYPE_CHECKING:  # type checkers say themselves where a name is not here
+
+    def __getattr__(name: str) -> object:
+        from ..tensor.frontends.habits import no_decomposition
+
+        raise AttributeError(name) if name.startswith("__") else no_decomposition(name)

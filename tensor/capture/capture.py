@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...ir.errors import UsageError
+from ...ir.kernel import Kernel
 from ..graph import primitives as P
 from ..graph.captured_numbers import NumberTape, captured, number_at
 from ..graph.nodes import HostCall, Slot, TensorNode, make, walk
@@ -80,6 +81,8 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
     with capturing(name) as made, collecting() as effects:
         result = function(*args, **kwargs)
         leaves, structure = flatten(result)
+        if any(isinstance(x, Kernel) for x in leaves):
+            raise UsageError(f"{name} returns a kernel: @tilewright.operation makes a function of tensors of it, and jit compiles those")
         nodes = [x.node if isinstance(x, Tensor) else None for x in leaves]
         last = list(effects[-1:])  # it comes after all others
         assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]

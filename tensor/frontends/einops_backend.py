@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -30,14 +30,14 @@ def register() -> None:
 
 
 class _Finder:
-    """Finds einops' module as Python does, with a loader that defines our backend behind it."""
+    """Finds einops' module as the finders behind it do, with a loader that defines our backend behind it."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """The module's spec, once; None for all others."""
         if name != MODULE:
             return None
         sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
+        spec = next((s for f in tuple(sys.meta_path) if (s := f.find_spec(name, path, target)) is not None), None)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)
         return spec

@@ -5,6 +5,7 @@ Looked at only where a name or an argument was not found, so it costs nothing be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import Signature
 
 from ..graph.source_lines import at, user_line
 
@@ -32,7 +33,14 @@ METHODS = {
     "le": "x <= y", "ge": "x >= y", "neg": "-x", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "nelement": "size",
     "fill": "x[...] = value", "cumulative_sum": "cumsum", "nansum": "xp.where(xp.isnan(x), 0, x).sum()", "ptp": "x.max() - x.min()",
     "asnumpy": "numpy()", "get": "numpy()", "data": "detach()", "values": "x[0] where it is a pair; max and min give values only",
-    "conjugate": "conj()", "resize": "reshape", "argwhere": "nonzero()",
+    "conjugate": "conj()", "resize": "reshape", "argwhere": "nonzero()", "masked_select": "x[mask]", "unbind": "xp.unstack(x)",
+    "clamp_min": "clip(min=...)", "clamp_max": "clip(max=...)", "H": "conj().mT", "adjoint": "conj().mT", "stride": "strides",
+    "byte": "astype(xp.uint8)", "short": "astype(xp.int16)", "char": "astype(xp.int8)", "addmm": "x + a @ b", "baddbmm": "x + a @ b",
+    "lerp": "x + w * (y - x)", "new_tensor": "xp.asarray(data)", "new_full": "xp.full(shape, value)", "movedim": "moveaxis(i, j)",
+    "outer": "x[:, None] * y", "ger": "x[:, None] * y", "mv": "x @ y", "true_divide": "x / y", "floor_divide": "x // y", "fmod": "x % y",
+    "element_size": "itemsize", "diag": "xp.diag(x)", "register_hook": "tilewright.grad, or value_and_grad",
+    "weak_type": "dtype", "aval": "shape and dtype", "compress": "x[mask]", "put": "x[i] = y", "index_fill": "x[i] = value",
+    "index_copy": "x[i] = y", "to_list": "tolist()", "apply_": "tilewright.vmap", "map": "tilewright.vmap",
 }  # fmt: skip
 """Methods and attributes of others' arrays, and what does the same here."""
 
@@ -61,7 +69,16 @@ FUNCTIONS = {
     "in1d": "xp.isin", "asnumpy": "x.numpy()", "nanmean": "xp.where(xp.isnan(x), 0, x).sum() / xp.sum(~xp.isnan(x))",
     "convolve": "tilewright.nn.conv", "correlate": "tilewright.nn.conv",
     "argwhere": "xp.nonzero", "rint": "xp.round", "fix": "xp.trunc",
-    "histogram": "numpy.histogram, outside of jit",
+    "dstack": "xp.stack(arrays, axis=2)", "fabs": "xp.abs", "bitwise_not": "xp.bitwise_invert", "vdot": "xp.vecdot", "top_k": "x.topk(k)",
+    "fliplr": "x[:, ::-1]", "flipud": "x[::-1]", "rot90": "xp.flip(x.mT, axis=0)", "deg2rad": "x * (xp.pi / 180)", "radians": "x * (xp.pi / 180)",
+    "rad2deg": "x * (180 / xp.pi)", "degrees": "x * (180 / xp.pi)", "nan_to_num": "xp.where(xp.isnan(x), 0, x)", "append": "xp.concat([x, y])",
+    "cbrt": "xp.sign(x) * xp.abs(x) ** (1 / 3)", "ptp": "xp.max(x) - xp.min(x)", "allclose": "xp.all(xp.isclose(x, y))",
+    "array_equal": "xp.all(x == y)", "select": "xp.where in xp.where", "piecewise": "xp.where in xp.where", "divmod": "divmod(x, y)",
+    "flatnonzero": "xp.nonzero(x.ravel())[0]", "extract": "x[mask]", "place": "x[mask] = y", "put_along_axis": "x.index_put",
+    "tri": "xp.tril(xp.ones(shape))", "atleast_2d": "xp.reshape", "atleast_3d": "xp.reshape", "rollaxis": "xp.moveaxis", "ndarray": "tilewright.Tensor",
+    "digitize": "xp.searchsorted(bins, x)", "ediff1d": "xp.diff", "trapezoid": "(y[1:] + y[:-1]).sum() * dx / 2", "lerp": "x + w * (y - x)",
+    "trapz": "(y[1:] + y[:-1]).sum() * dx / 2", "addmm": "x + a @ b", "masked_select": "x[mask]", "movedim": "xp.moveaxis",
+    "clamp_min": "xp.clip(x, min)", "resize": "xp.reshape",
 }  # fmt: skip
 """Functions of others' namespaces, and what does the same here."""
 
@@ -82,7 +99,11 @@ NAMES = {
     "segment_sum": "tilewright.sparse.segment_sum", "segment_max": "tilewright.sparse.segment_max", "csr_matrix": "tilewright.sparse.CSR",
     "inference_mode": "tilewright.stop_gradient(x)", "prange": "tilewright.jit(threads=...)", "tree": "tilewright.tree_map", "tree_util": "tilewright.tree_map",
     "jacobian": _JACOBIAN, "jacrev": _JACOBIAN, "jacfwd": _JACOBIAN, "hessian": _JACOBIAN, "manual_seed": "the key of tilewright.nn's functions",
-    "autograd": "tilewright.grad, vjp or jvp", "disable_jit": "to call the function without jit",
+    "autograd": "tilewright.grad, vjp or jvp", "disable_jit": "to call the function without jit", "block_until_ready": "x.realise()",
+    "custom_jvp": "tilewright.operation with register_gradient", "vectorize": "tilewright.vmap", "guvectorize": "tilewright.vmap",
+    "map": "tilewright.vmap, or tilewright.scan", "switch": "tilewright.cond", "associative_scan": "tilewright.xp.cumulative_sum, or tilewright.scan",
+    "cuda": 'device="cuda"', "make_jaxpr": "tilewright.jit(f).report(), or tune graph", "ops": "tilewright.xp", "debugging": "tilewright.debug",
+    "save": 'save, after "from tilewright.io import save"', "load": 'load, after "from tilewright.io import load"', "enable_grad": "tilewright.grad", "custom_derivatives": "tilewright.register_gradient",
 }  # fmt: skip
 """Names in others' packages that are neither functions of arrays nor here, and what does the same."""
 
@@ -91,6 +112,7 @@ NETWORKS = {
     "functional": "tilewright.nn itself", "relu6": "xp.clip(x, 0, 6)", "tanh": "x.tanh()", "pad": "xp.pad", "rand": "uniform(shape, key=...)",
     "randn": "normal(shape, key=...)", "conv1d": "conv", "conv2d": "conv", "conv3d": "conv", "max_pool2d": "max_pool", "avg_pool2d": "avg_pool",
     "scaled_dot_product_attention": "(q @ k.mT * scale).softmax(-1) @ v", "binary_cross_entropy": "bce_loss", "smooth_l1_loss": "huber_loss",
+    "kl_div": "(p * (p.log() - q.log())).sum()",
     **dict.fromkeys(("Module", "Parameter", "Sequential", "Linear", "Conv2d", "LSTM", "GRU", "Embedding", "LayerNorm", "Dropout", "ReLU"), _LAYER),
 }  # fmt: skip
 """Names of others' packages of networks, and what does the same in `tilewright.nn`."""
@@ -111,6 +133,12 @@ SPARSE = {
 }
 """Names of others' packages of sparse matrices, and what does the same in `tilewright.sparse`."""
 
+OPTIMISERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw"}
+"""Classes of others' packages of optimisers, and the functions that do the same in `tilewright.optim`."""
+
+DECOMPOSITIONS = {"norm": "xp.linalg.vector_norm, or matrix_norm", "multi_dot": "a @ b @ c", "eigvals": "np.linalg.eigvals, outside of jit"}
+"""Names of `numpy.linalg`, and what does the same here."""
+
 MATRIX = {
     "T": "CSR of the transpose, such as SciPy's A.T.tocsr()",
     "transpose": "CSR of the transpose, such as SciPy's A.T.tocsr()",
@@ -126,9 +154,24 @@ MATRIX = {
 """Methods of others' sparse matrices, and what does the same with a `CSR`."""
 
 
+_CALLS = ("takes ", "missing ", "got ", "too many ")
+"""How Python says that a call does not fit a function."""
+
+
 def no_network(name: str) -> AttributeError:
     """The error for a name that `tilewright.nn` has not."""
-    return _missing(f"module 'tilewright.nn' has no attribute {name!r}", name, NETWORKS)
+    known = {**NETWORKS, name: _LAYER} if name.endswith("Loss") else NETWORKS
+    return _missing(f"module 'tilewright.nn' has no attribute {name!r}", name, known)
+
+
+def no_optimiser(name: str) -> AttributeError:
+    """The error for a name that `tilewright.optim` has not."""
+    return _missing(f"module 'tilewright.optim' has no attribute {name!r}", name, OPTIMISERS)
+
+
+def no_decomposition(name: str) -> AttributeError:
+    """The error for a name that `tilewright.xp.linalg` has not."""
+    return _missing(f"module 'tilewright.xp.linalg' has no attribute {name!r}", name, DECOMPOSITIONS, "linalg.")
 
 
 def no_sparse(name: str) -> AttributeError:
@@ -141,14 +184,19 @@ def no_matrix_method(name: str) -> AttributeError:
     return _missing(f"'CSR' object has no attribute {name!r}", name, MATRIX)
 
 
-def no_method(name: str) -> AttributeError:
-    """The error for an attribute that tensors have not."""
-    return _missing(f"'Tensor' object has no attribute {name!r}", name, METHODS)
+def no_method(name: str, tensors: type) -> AttributeError:
+    """The error for an attribute that tensors have not. `x.exp_()` is PyTorch's way to write into x."""
+    import numpy as np
+
+    known = {**METHODS, name: f"numpy().{name}"} if hasattr(np.ndarray, name) and not hasattr(np, name) and name not in METHODS else METHODS
+    if name.endswith("_") and name not in METHODS and callable(getattr(tensors, name[:-1], None)):
+        known = {**METHODS, name: f"x[...] = x.{name[:-1]}(...)"}
+    return _missing(f"'Tensor' object has no attribute {name!r}", name, known, "")
 
 
 def no_function(name: str) -> AttributeError:
     """The error for a name that `tilewright.xp` has not."""
-    return _missing(f"module 'tilewright.xp' has no attribute {name!r}", name, FUNCTIONS)
+    return _missing(f"module 'tilewright.xp' has no attribute {name!r}", name, FUNCTIONS, "")
 
 
 def no_name(package: str, name: str, arrays: Sequence[str]) -> AttributeError:
@@ -166,17 +214,31 @@ def no_option(name: str, options: Sequence[str]) -> TypeError:
     return TypeError(f"jit() has no option {name!r}: {why}{at(user_line())}")
 
 
-def _missing(said: str, name: str, known: dict[str, str]) -> AttributeError:
+def _missing(said: str, name: str, known: dict[str, str], within: str | None = None) -> AttributeError:
+    """`within`: where NumPy's own functions of such names are ('' or 'linalg.'), which take tensors and compute at once; None: nowhere."""
     here = known.get(name) or (known.get(name.rstrip("_")) if name.endswith("_") else None)
+    if here is None and within is not None:
+        import numpy as np
+
+        if not name.startswith("_") and hasattr(np.linalg if within else np, name):
+            here = f"np.{within}{name}, NumPy's own, outside of jit"
     return AttributeError(f"{said}: here it is {here}{at(user_line())}" if here else said)
 
 
-def argument(error: TypeError) -> TypeError:
-    """The error of a call with an argument that is called otherwise here."""
+def argument(error: TypeError, function: str, parameters: Signature) -> TypeError:
+    """The error of a call of `function` with other arguments than it has: what they are called here, or what it takes."""
     said, _, rest = str(error).partition("unexpected keyword argument '")
     name = rest.partition("'")[0]
-    if not rest or name not in ARGUMENTS or rest.endswith(")"):
+    if rest.endswith(")"):
         return error
+    if not rest or name not in ARGUMENTS:
+        of_call, _, text = str(error).rpartition(f"{function}() ")
+        if not text.startswith(_CALLS):
+            return error
+        takes = parameters.replace(
+            parameters=[p.replace(annotation=p.empty) for p in parameters.parameters.values()], return_annotation=parameters.empty
+        )
+        return TypeError(f"{of_call}{function}() {text}: its arguments are {takes}{at(user_line())}")
     here = ARGUMENTS[name]
     why = f"here it is {here}" if here else "results are new tensors; x[...] = y writes into one"
     return TypeError(f"{said}unexpected keyword argument {name!r}: {why}{at(user_line())}")

@@ -12,6 +12,7 @@ from typing import Any
 from ...ir.dtypes import bool_
 from ...ir.errors import DTypeError, UsageError
 from ..graph.promotion import dtype_of
+from ..graph.source_lines import at, user_line
 from ..handle import TensorHandle
 from ..leaves import from_numpy
 from ..lift import KINDS, lifted
@@ -29,6 +30,7 @@ from ..ops.einsum import einsum
 from ..running.buffers import small
 from ..running.current_capture import thread
 from ..running.observers import WATCH, timed
+from .habits import FUNCTIONS as IN_GRAPHS
 from .moved import VIEWS, ravel
 
 Arguments = Mapping[str, Any]
@@ -179,7 +181,14 @@ def _twin(function: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 def _numpy(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments, out: Any) -> Any:
     """NumPy's own answer, as tensors; in what was given as `out`, it leaves what it does not write, as `where=` has it."""
-    given, named = _arrays(list(args)), {k: _arrays(v) for k, v in kwargs.items() if k != "out"}
+    try:
+        given, named = _arrays(list(args)), {k: _arrays(v) for k, v in kwargs.items() if k != "out"}
+    except UsageError as e:  # (in a captured function)
+        if name not in IN_GRAPHS:
+            raise
+        raise UsageError(
+            f"np.{name} is NumPy's own code, and a tensor has no value yet: here it is {IN_GRAPHS[name]}{at(user_line())}"
+        ) from e
     outs = out if isinstance(out, tuple) else (out,)
     if out is not None:
         filled = tuple([x.numpy().copy() if isinstance(x, TensorHandle) else x for x in outs])

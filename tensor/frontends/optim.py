@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, pi
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
 from ..trees import flatten, tree_map, unflatten
+from .habits import no_optimiser
 
 Tree = Any
 Schedule = Callable[[Tensor], Tensor]
@@ -159,3 +160,9 @@ def _wide(x: Tensor) -> Tensor:
 def _as(x: Tensor, p: Tensor) -> Tensor:
     out: Tensor = x.astype(p.dtype, copy=False)
     return out
+
+
+if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
+
+    def __getattr__(name: str) -> object:
+        raise AttributeError(name) if name.startswith("__") else no_optimiser(name)

@@ -29,7 +29,10 @@ def pad(
     """`widths[d]` = (before, after) elements around each dimension: `value`s (NumPy's name of which is constant_values), or with the mode
     "edge" the nearest element, with "reflect" the array mirrored at its edge, with "wrap" the array over and over."""
     value = value if constant_values is None else constant_values
-    pairs = [(widths, widths)] * len(x.shape) if isinstance(widths, int) else [(size(a), size(b)) for a, b in widths]
+    pairs: list[Any] = [(widths, widths)] * len(x.shape) if isinstance(widths, int) else list(widths)
+    if not all(isinstance(p, (tuple, list)) and len(p) == 2 for p in pairs):
+        raise UsageError(f"pad of {list(x.shape)}: {pairs} must be pairs (before, after), one for each dimension")
+    pairs = [(size(a), size(b)) for a, b in pairs]
     if len(pairs) != len(x.shape) or any(a < 0 or b < 0 for a, b in pairs):
         raise UsageError(f"pad of {list(x.shape)}: {pairs} must name (before, after), at least 0, for each dimension")
     if mode != "constant":

@@ -80,5 +80,5 @@ def _where(x: Array) -> str:
     places = np.argwhere(np.isnan(x.astype(np.float64)))
     if not x.ndim:
         return ""
-    more = "" if len(places) == 1 else f", and at {len(places) - 1} other places"
+    more = "" if len(places) == 1 else f", and at {len(places) - 1} other place{'s' * (len(places) != 2)}"
     return f" at [{', '.join(map(str, places[0].tolist()))}]{more}"

@@ -126,3 +126,17 @@ def test_nans_of_loops_and_own_kernels_have_their_line() -> None:
             (root(x[0] * -1) + 1).numpy()
         with pytest.raises(NotANumberError, match="a step of scan"):
             tw.jit(lambda x: tw.scan(lambda c, x: ((c - x).sqrt(), None), x[0], x)[0])(x)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{:.2f}", "unsupported format"), ("{} {}", "out of range"), ("{b}", "KeyError 'b'"), ("{0.nothing}", "nothing")],
+)
+def test_a_text_that_does_not_fit_is_said_when_it_is_captured(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=f"does not fit its values: .*{said}.*test_debug"):
+        tw.jit(lambda x: tw.debug.print(text, x))(Tensor(X))
+
+
+def test_values_have_places_beside_named_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    tw.jit(lambda x: tw.debug.print("{x} {:{w}.1f}", x[0, 1], x=x[0], w=6))(Tensor(X))
+    assert capsys.readouterr().out == "[0. 1. 2.]    1.0\n"

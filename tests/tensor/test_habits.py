@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright as tw
-from tilewright import xp
+from tilewright import KernelBuilder, tile, xp
 from tilewright.cache import Row
 from tilewright.files.strict import canon
 from tilewright.ir import Kernel
@@ -62,6 +62,12 @@ def test_what_is_said_to_be_here_is_here() -> None:
         (lambda x: x if x[0, 0] > 0 else -x, r"branches on .* xp\.where\(condition, a, b\)"),
         (lambda x: xp.reshape(x, (x[0, 0].astype("int32"), -1)), r"takes a size, .* from a tensor .*: pass it as a number"),
         (lambda x: np.interp(x, [0, 1], [0, 1]), "makes an array of .* the functions of tilewright.xp"),
+        (np.fliplr, r"np\.fliplr is NumPy's own code, .*: here it is x\[:, ::-1\] \(at .*test_habits"),
+        (lambda x: x.sort(1), r"sort\(\) takes 1 .*: its arguments are \(x, /, \*, axis=-1, .*test_habits"),
+        (lambda x: x.gather(1, x), r"take_along_axis\(\) too many .*: its arguments are \(x, indices, /"),
+        (lambda x: tw.nn.layer_norm(x, (4,)), r"layer_norm\(\) got \(4,\) for an array: its arguments are \(x, weight=None"),
+        (lambda x: x.pad((1, 1)), r"must be pairs \(before, after\)"),
+        (lambda x: _kernel(), "returns a kernel: @tilewright.operation"),
         (lambda x: x[x > 0], r"shape depends on .* xp\.where\(mask, x, 0\)"),
     ],
 )
@@ -73,6 +79,10 @@ def test_habits_are_answered_in_captured_functions(call: Callable[[Any], Any], s
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (lambda x: x.exp_(), r"here it is x\[\.\.\.\] = x\.exp\(\.\.\.\)"),
+        (lambda x: tw.nn.CrossEntropyLoss(), "here it is a function of its weights"),
+        (lambda x: tw.optim.Adam([x]), "'tilewright.optim' has no attribute 'Adam': here it is adam"),
+        (lambda x: tw.nn.dropout(x, 0.5), r"missing .*'key': its arguments are \(x, p, key\)"),
         (lambda x: tw.nn.Linear(4, 4), "has no attribute 'Linear': here it is a function of its weights"),
         (lambda x: tw.nn.conv2d(x), "here it is conv"),
         (lambda x: tw.sparse.csr_matrix(x), r"here it is CSR\(indptr"),
@@ -89,6 +99,44 @@ def test_habits_are_answered_in_captured_functions(call: Callable[[Any], Any], s
 def test_habits_are_answered_outside_of_functions(call: Callable[[Any], Any], said: str) -> None:
     with pytest.raises((TypeError, AttributeError, tw.UsageError), match=said):
         call(tw.Tensor(X))
+
+
+def test_every_name_of_numpys_is_here_or_answered() -> None:
+    for name in (n for n in np.__all__ if not n.startswith("_")):
+        try:
+            getattr(xp, name)
+        except AttributeError as error:
+            assert "here it is" in str(error), name
+    for name in filter(str.isalpha, dir(np.ndarray)):
+        try:
+            getattr(tw.Tensor(X), name)
+        except AttributeError as error:
+            assert "here it is" in str(error), name
+    for name in np.linalg.__all__:
+        try:
+            getattr(xp.linalg, name)
+        except AttributeError as error:
+            assert "here it is" in str(error), name
+
+
+def _kernel() -> Any:
+    kb = KernelBuilder("k")
+    i = kb.axis("i", 4)
+    kb.store("y", "float32", (4,), (i,), kb.input("x", (4,), "float32")[i] * 2)
+    return kb.build()
+
+
+def test_kernels_say_how_they_run() -> None:
+    @tile.kernel
+    def doubled(t: Any, m: int = 64) -> None:
+        rows = t.grid(m=(m, 8))
+        t.output("y", (m,))[rows] = t.input("x", (m,))[rows] * 2
+
+    with pytest.raises(tw.KernelError, match=r"the kernel k says .* tilewright\.best\(kernel\)"):
+        _kernel()(X)
+    for call in (lambda: doubled(tw.Tensor(X)), lambda: tw.operation(doubled)(tw.Tensor(X))):
+        with pytest.raises(tw.KernelError, match=r"doubled takes sizes by name and returns a kernel, doubled\(m=64\)"):
+            call()
 
 
 def _matrix() -> Any:

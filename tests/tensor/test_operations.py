@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -190,10 +190,33 @@ def test_dataclasses_keywords_and_nested_trees_are_arguments_and_results() -> No
     assert len(step.programs) == 1
     last, _ = tw.scan(lambda s, x: (State(s.h + x, s.parts, None), None), State(_x(3) * 0, {"w": _x(2)}, None), np.ones((5, 3), np.float32))
     assert last.h.tolist() == [5.0] * 3
-    slopes = tw.grad(lambda s: (s.h * s.parts["w"]).sum())(State(_x(3), {"w": _x(3, seed=1)}, None))
-    assert np.array_equal(slopes.h.numpy(), _x(3, seed=1).numpy())
+    slopes = tw.grad(lambda s: (s.h * s.parts["w"]).sum())(State(_x(3), {"w": _x(3, seed=1)}, "mine"))
+    assert np.array_equal(slopes.h.numpy(), _x(3, seed=1).numpy()) and slopes.name == "mine"
     with pytest.raises(UsageError, match=r"carry\.h begins as float32\[3\]"):
         tw.scan(lambda s, x: (State(s.h.astype("float64"), s.parts, None), None), State(_x(3), {}, None), np.ones((5, 3), np.float32))
+
+
+@dataclass
+class Layer:
+    w: Any
+    act: Callable[[Any], Any]
+    kind: str = "full"
+
+
+def test_settings_of_a_dataclass_are_no_leaves() -> None:
+    def run(p: Layer, x: Any) -> Any:
+        return p.act(x @ p.w) if p.kind == "full" else x @ p.w
+
+    p, x = Layer(_x(5, 3), tw.nn.relu), _x(4, 5)
+    f = tw.jit(run)
+    product = x.numpy() @ p.w.numpy()
+    for _ in range(3):
+        np.testing.assert_allclose(f(p, x).numpy(), product.clip(0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(f(replace(p, kind="no"), x).numpy(), product, rtol=1e-4, atol=1e-5)
+    slopes = tw.jit(tw.grad(lambda p: run(p, x).sum()))(p)
+    stepped = tw.tree_map(lambda w, g: w - g, p, slopes)
+    assert stepped.act is tw.nn.relu and stepped.w.shape == (5, 3)
+    np.testing.assert_allclose(slopes.w.numpy(), x.numpy().T @ (product > 0), rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture
@@ -258,6 +281,14 @@ def test_what_is_refused_says_what_to_do() -> None:
         wrong = tw.operation(softcap.__wrapped__)
         tw.register_gradient(wrong, lambda dy, y, x: (dy, dy))
         tw.grad(lambda x: wrong(x).sum())(_x(2, 3))
+    with pytest.raises(
+        UsageError, match=r"called with \(dy, y, input 1, cap=20.0\), and takes \(dy, y, x\): got an unexpected .*'cap' \(at "
+    ):
+        tw.grad(lambda x: wrong(x, cap=20.0).sum())(_x(2, 3))
+    tw.register_gradient(wrong, lambda dy, y, x, cap: dy * cap)  # (the operation's own default)
+    assert np.array_equal(tw.grad(lambda x: wrong(x).sum())(_x(2, 3)).numpy(), np.full((2, 3), 3, np.float32))
+    with pytest.raises(UsageError, match=r"gets the shape and dtype of a tensor, and no values.* \(at .*test_operations"):
+        tw.operation(lambda x, n: n * 2)(_x(3), _x())
     with pytest.raises(UsageError, match=r"its gradient rule gives float32\[\] for an input float32\[2, 3\]"):
         tw.register_gradient(wrong, lambda dy, y, x: dy.sum())
         tw.grad(lambda x: wrong(x).sum())(_x(2, 3))
