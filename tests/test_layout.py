@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "tensor": frozenset({"ir", "targets", "opts", "devices", "plan", "cache", "search"}),
     "tile": frozenset({"ir", "tensor"}),
     "xp": frozenset({"ir", "tensor"}),
-    "weights": frozenset({"files", "ir", "tensor", "xp"}),
+    "weights": frozenset({"files", "ir", "targets", "tensor", "xp"}),
     "export": frozenset({"ir", "targets", "opts", "program", "lower", "heuristics", "renderers", "devices", "plan", "measure", "tensor"}),
     "bridges": frozenset({"ir", "devices", "tensor", "xp", "export"}),
     "fleet": frozenset({*_ORDER, "named_kernels", "measure", "search"}),

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..files.write_file import replace
 from ..ir.errors import UsageError
+from ..targets.free_memory import require_room
 from ..tensor import Tensor, compute
 from ..tensor.trees import flatten, unflatten, ways
 from .c_checkpoints import GPT2C, LLAMA2C, read_llama2c, read_llmc
@@ -206,10 +207,15 @@ def _member(file: MappedFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo, n
 def _inflated(file: MappedFile, name: str, member: str) -> Tensor:
     try:
         with zipfile.ZipFile(file.path) as archive:
+            require_room(
+                archive.getinfo(member).file_size, f"{file.path}: array {shown(name)}", "it is compressed, and much larger than its file"
+            )
             data = archive.read(member)
         shape, fortran, dtype, begin = _header(file, name, data)
         return Tensor(_shaped(np.frombuffer(data, dtype, offset=begin), shape, fortran))
     except DAMAGE as e:
+        if isinstance(e, UsageError):
+            raise
         file.wrong(f"array {shown(name)} is damaged ({str(e)[:100]})")
 
 

@@ -379,6 +379,13 @@ def test_a_zip_file_whose_members_begin_before_it_is_refused(tmp_path: Path) -> 
         weights.load(tmp_path / "a.npz")
 
 
+def test_a_small_file_that_inflates_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros(20 << 20, np.float32))
+    monkeypatch.setattr("tilewright.targets.free_memory.free_memory", lambda: 70 << 20)
+    with pytest.raises(tw.UsageError, match=r"a\.npz: array 'x' needs 0\.1 GiB of memory"):
+        weights.load(tmp_path / "a.npz")
+
+
 def test_other_files_say_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "a.pt").write_bytes(b"\x80\x02" + bytes(30))
     with pytest.raises(tw.UsageError, match="PyTorch's pickled files are not"):
