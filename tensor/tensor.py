@@ -134,7 +134,7 @@ class Tensor(TensorHandle):
         if not copy:
             return self
         # (results of captured functions have memory of their own: a copy within one would only keep kernels apart)
-        return self.copy() if thread.capture is None else Tensor.of(self.node, self.device)
+        return self.copy() if thread.capture is None else type(self).of(self.node, self.device)
 
     # movement -----------------------------------------------------------------------------------------------------
     reshape, permute, expand = V.reshape, V.permute, V.expand
@@ -238,8 +238,10 @@ class Tensor(TensorHandle):
         return Tensor.of(leaf(new), self.device)
 
     def ravel(self, order: str = "C") -> Tensor:
-        """All elements in one dimension."""
-        out: Tensor = V.ravel(self)
+        """All elements in one dimension: row by row, with the order "F" column by column. Raises UsageError for other orders."""
+        if order not in ("C", "F", "K", "A"):
+            raise UsageError(f"ravel: the order {order!r} is none of C, F, K and A{at(user_line())}")
+        out: Tensor = V.ravel(self.permute() if order == "F" else self)
         return out
 
     @property

@@ -36,18 +36,20 @@ from .moved import VIEWS, ravel
 Arguments = Mapping[str, Any]
 
 UFUNCS: dict[str, Callable[..., Any]] = {
-    "absolute": E.absolute, "fabs": E.absolute, "true_divide": E.divide, "mod": E.remainder, "power": E.power, "invert": E.bitwise_invert,
+    "absolute": E.absolute, "true_divide": E.divide, "mod": E.remainder, "power": E.power, "invert": E.bitwise_invert,
     "left_shift": E.bitwise_left_shift, "right_shift": E.bitwise_right_shift, "rint": E.round, "conjugate": Z.conj, "nextafter": S.nextafter,
     "arcsin": E.asin, "arccos": E.acos, "arctan": E.atan, "arctan2": E.atan2, "arcsinh": E.asinh, "arccosh": E.acosh, "arctanh": E.atanh,
     "matmul": L.matmul, "vecdot": L.vecdot,
     **{name: getattr(E, name) for name in (
-        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "positive", "square", "reciprocal", "sign", "signbit",
+        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "positive", "square", "sign", "signbit",
         "copysign", "hypot", "maximum", "minimum", "floor", "ceil", "trunc", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt",
         "logaddexp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
         "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "isnan", "isinf", "isfinite",
     )},
 }  # fmt: skip
 """The twins of NumPy's universal functions."""
+OF_FLOATS: dict[str, Callable[..., Any]] = {"fabs": E.absolute, "reciprocal": E.reciprocal}
+"""Those of which NumPy has other results for integers."""
 
 REDUCED = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_or": "any", "logical_and": "all"}
 """What `ufunc.reduce` is called."""
@@ -61,7 +63,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "moveaxis": M.moveaxis, "swapaxes": M.swapaxes, "concatenate": J.concat, "concat": J.concat, "stack": J.stack, "tile": J.tile,
     "repeat": J.repeat, "roll": J.roll, "diff": J.diff, "diag": J.diag, "clip": E.clip, "isclose": E.isclose, "sort": S.sort, "argsort": S.argsort,
     "searchsorted": S.searchsorted, "nonzero": S.nonzero, "isin": S.isin, "take": I.take, "take_along_axis": I.take_along_axis,
-    "tensordot": L.tensordot, "outer": L.outer, "tril": C.tril, "triu": C.triu, "full_like": C.full_like, "meshgrid": C.meshgrid, "broadcast_arrays": C.broadcast_arrays,
+    "tensordot": L.tensordot, "tril": C.tril, "triu": C.triu, "full_like": C.full_like, "meshgrid": C.meshgrid, "broadcast_arrays": C.broadcast_arrays,
     **{f"fft.{name}": getattr(F, name) for name in (
         "fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn", "fftshift", "ifftshift",
     )},
@@ -112,8 +114,10 @@ def array_ufunc(ufunc: Any, method: str, args: tuple[Any, ...], kwargs: Argument
     """A universal function of NumPy's of arguments among which are tensors."""
     options = {k: v for k, v in kwargs.items() if v is not None and not (k == "where" and v is True) and k != "out"}
     out = kwargs.get("out")
-    if method == "__call__" and not options and ufunc.__name__ in UFUNCS:
-        return _into(out, _lifted(UFUNCS[ufunc.__name__])(*args))
+    if method == "__call__" and not options:
+        twin = UFUNCS.get(ufunc.__name__) or (OF_FLOATS.get(ufunc.__name__) if args[0].dtype.kind in "fc" else None)
+        if twin is not None:
+            return _into(out, _lifted(twin)(*args))
     if method == "reduce" and ufunc.__name__ in REDUCED and args[1:] == ():
         try:
             options.setdefault("axis", kwargs.get("axis", 0))
@@ -171,10 +175,13 @@ def _twin(function: Callable[..., Any], given: dict[str, Any]) -> Any:
         called = NAMES.get(n, n)
         if called in known:
             options[called] = v
-        elif n == "dtype" and v is not None and function in (R.mean, R.var, R.std):
+        elif n == "dtype" and v is not None and function in (R.mean, R.var, R.std) and dtype_of(v).kind in "fc":
             first[0] = first[0].astype(v)
         elif not (v is None or v is np._NoValue or (n in IGNORED and isinstance(v, (bool, str)) and v in IGNORED[n])):
             raise _NoTwin
+    if options.get("axis", 0) is None and known["axis"].default is not None:  # (as if the array were flat)
+        first[0] = [_tensor(x).ravel() for x in first[0]] if function is J.concat else _tensor(first[0]).ravel()
+        options["axis"] = 0
     options = {n: v for n, v in options.items() if v is not np._NoValue and (v is not None or known[n].default is None)}
     return (VIEWS.get(function) or _lifted(function))(*first, **options)
 
@@ -283,7 +290,7 @@ def _dot(a: Any, b: Any) -> Any:
 
 def rounded_to(x: Any, decimals: int = 0) -> Any:
     """Rounded to decimals, halves to the even digit; integers stay as they are where there are decimals."""
-    if decimals == 0 or (decimals > 0 and not x.dtype.is_float):
+    if decimals == 0 or (decimals > 0 and x.dtype.kind not in "fc"):
         return _lifted(E.round)(x)
     unit = 10 ** abs(decimals)
     out = _lifted(E.round)(x * unit) / unit if decimals > 0 else _lifted(E.round)(x / unit) * unit
@@ -335,7 +342,7 @@ def _equal_numbers(value: int) -> Callable[..., Any]:
 
 SPECIAL: dict[str, Callable[..., Any]] = {
     "zeros_like": _equal_numbers(0), "ones_like": _equal_numbers(1), "empty_like": _equal_numbers(0),
-    "where": where, "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
+    "where": where, "outer": lambda a, b: _lifted(L.outer)(_tensor(a).ravel(), _tensor(b).ravel()), "transpose": _transpose, "permute_dims": _transpose, "dot": _dot, "einsum": _einsum, "result_type": _result_type,
     "ravel": lambda a, order="C": ravel(_tensor(a)) if order in ("C", "K", "A") else _no_twin(),
     "round": rounded_to, "around": rounded_to, "copy": lambda a, order="K", subok=False: _array_of(a, order),
     "shape": lambda a: a.shape, "ndim": lambda a: a.ndim, "iscomplexobj": lambda x: x.dtype.kind == "c", "isrealobj": lambda x: x.dtype.kind != "c",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from math import log as ln
 from typing import TYPE_CHECKING, Any
 
@@ -207,12 +208,21 @@ def _parts_type(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def both(function: Rule, *at: int) -> Rule:
-    """A function that does the same to both parts of the operands at these places."""
+    """A function that does the same to both parts of the operands at these places, also where they are given by name."""
     places = at or (0,)
+    named = {n for i, (n, p) in enumerate(signature(function).parameters.items()) if i in places and p.kind is p.POSITIONAL_OR_KEYWORD}
 
     def rule(*args: Any, **options: Any) -> Any:
         given = _parts_type(options)
-        re, im = (function(*(_part(a, k) if i in places else a for i, a in enumerate(args)), **given) for k in (False, True))
+        if given is options and options.get("dtype") is not None:
+            astype(args[0], options["dtype"])  # raises: real numbers hold no complex ones
+        re, im = (
+            function(
+                *(_part(a, k) if i in places else a for i, a in enumerate(args)),
+                **{n: _part(v, k) if n in named else v for n, v in given.items()},
+            )
+            for k in (False, True)
+        )
         return _zipped(re, im)
 
     return rule
@@ -405,7 +415,12 @@ def _numpy(name: str) -> Rule:
 
         like = next(a for a in args if isinstance(a, (ComplexParts, TensorNode)))
         kind = to_float((like.re if isinstance(like, ComplexParts) else like).dtype)
-        given = [a if isinstance(a, (ComplexParts, TensorNode)) else both(C.full, 1)((), a, dtype=kind) for a in args]
+        given = [
+            a
+            if isinstance(a, (ComplexParts, TensorNode))
+            else ComplexParts(C.full((), _part(a, False), dtype=kind), C.full((), _part(a, True), dtype=kind))
+            for a in args
+        ]
         shape = E.broadcast_shape(name, *(g.shape for g in given))
         return computed(name, getattr(np, name), given, [shape], "c")[0]
 
@@ -452,8 +467,11 @@ def astype(x: Any, dtype: Any) -> Any:
 
 def filled(function: Rule, at: int) -> Rule:
     """A function that makes an array of the number at a place, for a complex number or a complex type."""
+    parameters = signature(function)
 
     def rule(*args: Any, **options: Any) -> Any:
+        bound = parameters.bind(*args, **options)
+        args, options = bound.args, bound.kwargs
         given = _parts_type(options)
         if given.get("dtype") is None and isinstance(args[0], TensorNode):
             given["dtype"] = default_float()
@@ -482,9 +500,8 @@ def var(z: ComplexParts, *args: Any, **options: Any) -> TensorNode:
     return E.add(R.var(z.re, *args, **options), R.var(z.im, *args, **options))
 
 
-def _product(name: str) -> Rule:
+def _product(name: str, function: Rule) -> Rule:
     """A product of elements, by NumPy."""
-    function: Rule = R.prod if name == "prod" else R.cumulative_prod
 
     def rule(x: Any, *args: Any, **options: Any) -> Any:
         import numpy as np
@@ -603,13 +620,13 @@ RULES: dict[Rule, Rule] = {
     real: lambda z: z.re, imag: lambda z: z.im, conj: lambda z: ComplexParts(z.re, E.negative(z.im)), angle: angle,
     **{f: of_truth(f) for f in (E.logical_and, E.logical_or, E.logical_xor, E.logical_not, R.any, R.all, R.count_nonzero, S.nonzero)},
     **{f: _unique(f) for f in (S.unique_all, S.unique_counts, S.unique_inverse, S.unique_values)},
-    R.sum: both(R.sum), R.mean: both(R.mean), R.var: var, R.std: lambda *a, **k: E.sqrt(var(*a, **k)), R.prod: _product("prod"),
-    R.cumulative_sum: both(R.cumulative_sum), R.cumsum: both(R.cumsum), R.cumulative_prod: _product("cumprod"), R.cumprod: _product("cumprod"),
+    R.sum: both(R.sum), R.mean: both(R.mean), R.var: var, R.std: lambda *a, **k: E.sqrt(var(*a, **k)), R.prod: _product("prod", R.prod),
+    R.cumulative_sum: both(R.cumulative_sum), R.cumsum: both(R.cumsum), **{f: _product("cumprod", f) for f in (R.cumulative_prod, R.cumprod)},
     **{f: both(f) for f in (
         J.concat, J.stack, J.roll, J.tile, J.repeat, J.diag,
         C.tril, C.triu, I.getitem, I.take, I.take_along_axis, L.trace,
     )},
-    J.pad: both(J.pad, 0, 2), J.diff: _diff, I.setitem: _setitem,
+    J.pad: both(J.pad, 0, 2, 4), J.diff: _diff, I.setitem: _setitem,
     I.index_put: both(I.index_put, 0, 2), I.scatter_add: both(I.scatter_add, 0, 2),
     C.broadcast_arrays: both(C.broadcast_arrays, *range(32)), C.meshgrid: both(C.meshgrid, *range(32)),
     C.full: filled(C.full, 1), C.full_like: filled(C.full_like, 1), C.linspace: both(C.linspace, 0, 1),

@@ -6,6 +6,7 @@ NumPy's code. Functions that only name an operator are rows: their name, what th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import log as ln
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -313,7 +314,9 @@ def sign(x: TensorNode, /) -> TensorNode:
 
 
 def clip(x: TensorNode, /, min: Operand | None = None, max: Operand | None = None) -> TensorNode:
-    """`x` kept in [min, max], in the type of `x`. Where min > max it is max, as in NumPy. Raises UsageError for bools between numbers."""
+    """`x` kept in [min, max], in the type that `x` has together with bounds that are tensors; numbers take it. Where min > max it is max, as
+    in NumPy. Raises UsageError for bools between numbers."""
+    x = cast(x, reduce(promote, (b.dtype for b in (min, max) if isinstance(b, TensorNode)), x.dtype))
     if x.dtype is bool_ and any(type(b) in (int, float) for b in (min, max)):
         raise UsageError("clip of bools between numbers: cast them to a type of numbers")
     limits = [rounded(b, x.dtype) if isinstance(b, TensorNode) else None if b is None else _bound(x, b) for b in (min, max)]

@@ -248,12 +248,14 @@ def _wrapped(index: TensorNode, n: int) -> TensorNode:
     return choose(index < 0, index + n, index)
 
 
-def take(x: TensorNode, indices: TensorNode, /, *, axis: int | None = None, mode: str = "raise") -> TensorNode:
+def take(x: TensorNode, indices: TensorNode | int | Sequence[Any], /, axis: int | None = None, mode: str = "raise") -> TensorNode:
     """Elements at places along a dimension (None: of the flat array), counted from its end where they are below 0. `mode`, of places
     outside: 'raise' is an OutOfRangeError, 'wrap' counts on from the other end, 'clip' takes the first or the last element (the first
     for all below 0)."""
     if axis is None:
         x, axis = reshape(x, (x.count,)), 0
+    if not isinstance(indices, TensorNode):
+        indices = from_data(indices, None if isinstance(indices, int) or len(indices) else int64)
     _integer("take", indices)
     (d,) = dims(x, axis, "take")
     if mode not in ("raise", "wrap", "clip"):

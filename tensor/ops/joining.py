@@ -146,11 +146,16 @@ def nested(data: Any, leaf: Callable[[Any], Any]) -> TensorNode:
     return joined(tree)
 
 
-def diff(x: TensorNode, /, n: int = 1, axis: int = -1, prepend: TensorNode | None = None, append: TensorNode | None = None) -> TensorNode:
-    """Differences of neighbours along a dimension, `n` times."""
-    pieces = [p for p in (prepend, x, append) if p is not None]
-    x = concat(pieces, axis=axis) if len(pieces) > 1 else x
+def diff(
+    x: TensorNode, /, n: int = 1, axis: int = -1, prepend: TensorNode | Scalar | None = None, append: TensorNode | Scalar | None = None
+) -> TensorNode:
+    """Differences of neighbours along a dimension, `n` times. A number or an array without dimensions stands for one element in front of
+    each row, or behind it."""
     (d,) = dims(x, axis, "diff")
+    one = (*x.shape[:d], 1, *x.shape[d + 1 :])
+    ends = [p if p is None or p is x or isinstance(p, TensorNode) else const(p, x.dtype) for p in (prepend, x, append)]
+    pieces = [p if p.shape or p is x else expand(p, one) for p in ends if p is not None]
+    x = concat(pieces, axis=axis) if len(pieces) > 1 else x
     for _ in range(n):
         size = x.shape[d]
         if size == 0:
@@ -221,6 +226,8 @@ def roll(x: TensorNode, /, shift: int | Sequence[int], *, axis: int | Sequence[i
     over = [axis] if isinstance(axis, int) else list(axis)
     if not isinstance(shift, Sequence):
         by *= len(over)
+    elif len(over) == 1:
+        over *= len(by)
     if len(by) != len(over):
         raise UsageError(f"roll: {len(by)} shifts for {len(over)} dimensions")
     if symbolic((*by, *x.shape)):
@@ -266,9 +273,10 @@ def _at(x: TensorNode, places: TensorNode, d: int) -> TensorNode:
     return gather(x, Gathered.along(shape, d), (index,), shape)
 
 
-def tile(x: TensorNode, repetitions: Sequence[int], /) -> TensorNode:
-    """The whole array `repetitions[d]` times along dimension d."""
-    times = (1,) * (len(x.shape) - len(repetitions)) + shape_of(repetitions, "tile")
+def tile(x: TensorNode, repetitions: int | Sequence[int], /) -> TensorNode:
+    """The whole array `repetitions[d]` times along dimension d; one number is that of the last dimension."""
+    times = shape_of(repetitions, "tile")
+    times = (1,) * (len(x.shape) - len(times)) + times
     x = reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape)
     before = x.shape
     for d, (n, t) in enumerate(zip(before, times)):
@@ -281,11 +289,13 @@ def tile(x: TensorNode, repetitions: Sequence[int], /) -> TensorNode:
     return reshape(expand(reshape(x, pairs), wide), tuple(n * t for n, t in zip(x.shape, times)))
 
 
-def repeat(x: TensorNode, repeats: int | TensorNode, /, *, axis: int | None = None) -> TensorNode:
-    """Each element `repeats` times along a dimension (None: flat). Counts in a tensor are read at once."""
+def repeat(x: TensorNode, repeats: int | Sequence[int] | TensorNode, /, axis: int | None = None) -> TensorNode:
+    """Each element `repeats` times along a dimension (None: flat), or as often as its count there says. Counts in a tensor are read at once."""
     if axis is None:
         x, axis = reshape(x, (x.count,)), 0
     (d,) = dims(x, axis, "repeat")
+    if isinstance(repeats, Sequence):
+        repeats = from_data(list(repeats), int64)
     if not isinstance(repeats, TensorNode):
         (repeats,) = shape_of((repeats,), "repeat")
         if isinstance(repeats, SymbolicSize):

@@ -82,6 +82,8 @@ def test_reductions_products_and_movement(kind: str, small: None) -> None:
         lambda x: x.T, lambda x: x.reshape(2, 10), lambda x: x[1:3, ::2], lambda x: x[..., -1], lambda x: x[1, 2], lambda x: x[x.real > 0],
         lambda x: x[:, None] * x, np.flip, np.triu, lambda x: np.concatenate([x, real]), lambda x: np.stack([x, x], 1), lambda x: x.astype("bool"),
         lambda x: np.roll(x, 2, 0), lambda x: np.diff(x), lambda x: np.diff(x, prepend=x, append=real), lambda x: np.tile(x, (2, 1)), np.zeros_like, lambda x: np.full_like(x, 1 + 2j),
+        lambda x: np.full_like(x, 7), lambda x: np.full_like(x, fill_value=2, dtype="complex128"), lambda x: np.round(x, 1), lambda x: x.round(decimals=2),
+        lambda x: np.pad(x, 1, constant_values=3), lambda x: np.pad(x, 1, constant_values=2j), np.cumprod, lambda x: np.roll(x, (1, 2), axis=0), lambda x: x.ravel("F"),
     ):  # fmt: skip
         same(f, a)
     same(xp.unique_values, np.array([1j, 2, 1j, 0], kind), known=np.unique)
@@ -164,6 +166,13 @@ def test_captured_functions_gradients_and_memory() -> None:
     assert complex(z[0, 0]) == a[0, 0] and z.tolist() == a.tolist() and str(xp.asarray([1 + 2j]).dtype) == "complex64"
 
 
+def test_a_captured_function_converts_to_the_type_that_numbers_have() -> None:
+    z = numbers(3, 5)
+    for f in (lambda x: x.astype("complex128"), lambda x: xp.astype(x, xp.complex128) * 2, lambda x: xp.asarray(x, copy=True)):
+        same(tw.jit(f), z, known=lambda x, f=f: f(Tensor(x)).numpy())
+        assert tw.jit(f)(Tensor(z)).shape == z.shape
+
+
 def test_types_and_what_complex_numbers_do_not_have() -> None:
     assert xp.isdtype(xp.complex64, "complex floating") and xp.isdtype(xp.complex64, "numeric")
     assert xp.result_type(xp.complex64, xp.float64) is xp.complex128 and xp.result_type(xp.float32, 1j) is xp.complex64
@@ -174,8 +183,9 @@ def test_types_and_what_complex_numbers_do_not_have() -> None:
     for function in (xp.max, xp.sort, xp.argmax, xp.floor, lambda x: xp.less(x, x), lambda x: x.clip(0, 1)):
         with pytest.raises(TypeError, match="no order"):
             function(z)
-    with pytest.raises(TypeError, match="take real"):
-        z.astype("float64")
+    for function in (lambda x: x.astype("float64"), lambda x: xp.sum(x, dtype=xp.float64), lambda x: xp.cumulative_sum(x, dtype="float32")):
+        with pytest.raises(TypeError, match="take real"):
+            function(z)
     with pytest.raises(TypeError, match="write their real part"):
         xp.zeros(3)[0] = 1j
     with pytest.raises(TypeError, match="transforms real"):

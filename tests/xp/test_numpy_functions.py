@@ -104,12 +104,28 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "pad": lambda x: np.pad(x, 1), "cumsum": lambda x: np.cumsum(x, axis=1, dtype=np.float32), "meshgrid": lambda x: np.meshgrid(x[0], x[1]),
     "isclose": lambda x: np.isclose(x, A + 1e-9), "result_type": lambda x: np.result_type(x, np.float32), "real": np.real, "imag": np.imag,
     "method out": lambda x: x.sum(axis=0, dtype=None), "method ddof": lambda x: x.std(ddof=1), "method round": lambda x: x.round(decimals=1),
+    "sort flat": lambda x: np.sort(x, axis=None), "argsort flat": lambda x: np.argsort(x, axis=None), "concatenate flat": lambda x: np.concatenate((x, x[:1]), axis=None),
+    "take one": lambda x: np.take(x, 3), "take a column": lambda x: np.take(x, -1, axis=1), "take flat along": lambda x: np.take_along_axis(x, np.array([9, 0]), axis=None),
+    "method take": lambda x: (x.take([1, 0], axis=1), x.take(2), x.take([[3]], 0), x.take([])), "repeat each": lambda x: np.repeat(x, [1, 0, 2, 1, 1], axis=0),
+    "method repeat": lambda x: (x.repeat(2, 1), x.repeat([1, 0, 2, 1, 1], 0)), "tile once": lambda x: np.tile(x, 2), "roll twice": lambda x: np.roll(x, (1, 3), axis=1),
+    "outer of matrices": lambda x: np.outer(x, x[0]), "diff of ends": lambda x: np.diff(x, axis=0, prepend=2.0, append=x[:1]), "ravel by columns": lambda x: x.ravel("F"),
+}  # fmt: skip
+INTEGERS: dict[str, Callable[[Any], Any]] = {
+    "clip by wider ones": lambda x: np.clip(x, np.int64([-300, 2, 0]), np.int64([300, 300, 5])), "clip by floats": lambda x: x.clip(np.float64([0.5, 1.5, -9.0])),
+    "reciprocal": lambda x: np.reciprocal(x | 1), "fabs": lambda x: np.fabs(x).astype("float64"), "mean as integers": lambda x: np.mean(x, dtype=np.int64),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_functions_as_numpy_calls_them(name: str) -> None:
     same(CALLS[name](Tensor(A)), CALLS[name](A))
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int32"])
+def test_functions_of_integers(name: str, kind: str) -> None:
+    array = np.arange(-3, 3).reshape(2, 3).astype(kind)
+    same(INTEGERS[name](Tensor(array)), INTEGERS[name](array))
 
 
 def test_twins_are_lazy_and_others_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
