@@ -456,7 +456,7 @@ def _calls(program: ExportedProgram, function: CompiledFunction, where: Places) 
             program.calls.append(ExportedCall(CHECK, pointers=tuple(where[s] for s in spots[: len(limits)]), limits=limits))
             continue
         if c.host is not None and c.host.name in SORTS:
-            sort = _sort(program, sequence.specs[c.inputs[0]], c.host)
+            sort = _sort(program, sequence.specs[c.inputs[0]], sequence.specs[c.outputs[0]], c.host)
             program.calls.append(ExportedCall(c.host.name, pointers=tuple(where[s] for s in spots), sort=sort))
             continue
         if c.host is not None:  # a copy
@@ -470,12 +470,12 @@ def _calls(program: ExportedProgram, function: CompiledFunction, where: Places) 
         program.kernel(c.kernel, schedule, [where.argument(s) for s in spots], c.name)
 
 
-def _sort(program: ExportedProgram, spec: Any, call: HostCall) -> ExportedSort:
-    """A step that sorts an array along an axis, or finds the places that would."""
-    axis, descending = call.key
+def _sort(program: ExportedProgram, spec: Any, out: Any, call: HostCall) -> ExportedSort:
+    """A step that sorts an array along an axis, or finds the places that would, or the first of them."""
+    axis, descending = call.key[:2]
     shape = program.shape_of(spec.shape)
     step = times(shape[len(shape) + axis + 1 :])
     most = LARGEST[spec.dtype.name] if spec.dtype.is_float else -(spec.dtype.kind == "i")
-    sizes = (shape[axis], step, spec.dtype.size, most, int(descending), int(call.name == "argsort"))
+    sizes = (shape[axis], step, spec.dtype.size, most, int(descending), int(call.name == "argsort"), program.shape_of(out.shape)[axis])
     lines = times([*shape[: len(shape) + axis], step])
     return ExportedSort(lines, sizes, 32 * upper(extent(spec.shape[axis])))

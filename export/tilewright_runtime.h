@@ -161,7 +161,7 @@ static inline int64_t tw_key(const void *x, int64_t i, int64_t bytes, int64_t mo
 }
 
 /* A phase that sorts lines of x into y. sizes: elements of a line, elements from one of a line to the next, bytes of one, `most` as above, whether
-   the largest come first, whether y has places. The scratch has room for a line twice. */
+   the largest come first, whether y has places, elements of a line of y. The scratch has room for a line twice. */
 static inline void tw_sort(void **arrays, int64_t *sizes, void *scratch, int64_t lo, int64_t hi) {
     const int64_t n = sizes[0], step = sizes[1], bytes = sizes[2];
     for (int64_t line = lo; line < hi; line++) {
@@ -185,8 +185,8 @@ static inline void tw_sort(void **arrays, int64_t *sizes, void *scratch, int64_t
             tw_ranked *other = from;
             from = to, to = other;
         }
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t out = begin + i * step;
+        for (int64_t i = 0; i < sizes[6]; i++) {
+            const int64_t out = begin + (i - line / step * (n - sizes[6])) * step;
             if (sizes[5]) ((int64_t *)arrays[1])[out] = from[i].at;
             else memcpy((char *)arrays[1] + out * bytes, (const char *)arrays[0] + (begin + from[i].at * step) * bytes, (size_t)bytes);
         }

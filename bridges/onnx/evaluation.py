@@ -19,7 +19,7 @@ from ...tensor.graph.symbolic_sizes import most
 from .element_types import NUMPY, Array, as_tensor, code_of
 from .graph import SHAPES, OperatorGraph, OperatorNode
 from .operators.indexing import known
-from .operators.table import KNOWN, OPERATORS
+from .operators.table import KNOWN, OPERATORS, DataDependentError
 from .symbolic_values import RULES, computed, is_symbolic
 
 Values = dict[str, Any]
@@ -80,21 +80,30 @@ def _plain_code(x: Tensor) -> int:
     return next(code for code, t in NUMPY.items() if t == x.dtype.np)
 
 
-def evaluate(graph: OperatorGraph, values: Values, version: int, types: Mapping[str, int]) -> list[Any]:
-    """The values of a graph's results. Errors name the node."""
+def evaluate(
+    graph: OperatorGraph, values: Values, version: int, types: Mapping[str, int], late: list[OperatorNode] | None = None
+) -> list[Any]:
+    """The values of a graph's results. Errors name the node. `late`: gets the nodes that hang on data which is not known yet, and those
+    that read what they make; then results of theirs are None."""
     values.update((name, c) for name, c in graph.constants.items() if name not in values)
     for node in graph.nodes:
+        if late and not node.reads <= values.keys():
+            late.append(node)
+            continue
         inputs = [values[name] if name else None for name in node.inputs]
         try:
             found = _results(NodeCall(node, version, inputs, values, types))
         except TilewrightError as e:
+            if late is not None and isinstance(e, DataDependentError):
+                late.append(node)
+                continue
             if str(e).startswith("in node "):
                 raise
             raise type(e)(f"in node {node}: {e}") from e
         except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, AttributeError) as e:
             raise UsageError(f"in node {node}: its operands or attributes are not as {node.kind} needs them: {e}") from e
         values.update((name, v) for name, v in zip(node.outputs, found) if name)
-    return [values[name] for name in graph.outputs]
+    return [values.get(name) if late else values[name] for name in graph.outputs]
 
 
 def _results(call: NodeCall) -> Sequence[Any]:

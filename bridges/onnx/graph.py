@@ -38,6 +38,15 @@ class OperatorNode:
         domain, name = self.op
         return f"{domain}.{name}" if domain else name
 
+    @property
+    def reads(self) -> set[str]:
+        """The values from around it that the node needs, those of its inner graphs too."""
+        found = set(self.inputs) - {""}
+        for inner in self.graphs.values():
+            made = {*inner.inputs, *inner.constants, *(o for node in inner.nodes for o in node.outputs)}
+            found |= {name for node in inner.nodes for name in node.reads} - made | {*inner.outputs} - made
+        return found
+
     def __str__(self) -> str:
         return f"{self.kind} ({self.name or 'node of ' + next((o for o in self.outputs if o), '?')})"
 

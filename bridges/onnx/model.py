@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
 from typing import Any
 
@@ -24,10 +24,9 @@ from ...tensor.capture.given_outputs import given_arrays
 from ...tensor.capture.jit import Jitted
 from .element_types import NUMPY, PLAIN, Array, as_tensor, code_of, in_memory, storage, type_name, unstored
 from .evaluation import RANDOM, Values, by_numpy, evaluate
-from .graph import OperatorGraph, expanded, needed_values, parsed, types_of
+from .graph import OperatorGraph, OperatorNode, expanded, needed_values, parsed, types_of
 from .integer_products import use_integer_products
 from .model_file import opset, read
-from .operators.table import DataDependentError
 from .symbolic_values import is_symbolic
 
 log = logger("onnx")
@@ -43,6 +42,16 @@ FOLDED = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Concat", "Sli
 RECURRENT = {("", name) for name in ("RNN", "GRU", "LSTM")}
 DRAWS = {("", name) for name in ("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Multinomial")}
 """Operators that give other results at each run."""
+
+
+@dataclass(frozen=True)
+class CapturedPart:
+    """What was captured of a graph. `names`: of the values that the function returns; `known`: outputs, and what `late` nodes read, that
+    are known without it. The `late` nodes hang on data: they are run one by one after it."""
+
+    names: list[str]
+    known: Values
+    late: list[OperatorNode]
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,7 @@ class OnnxModel:
         self._need = needed_values(graph)
         _fold(graph, self._need, self._version)
         self._weights: Values = {}
-        self._functions: OrderedDict[Any, tuple[Jitted, dict[Any, dict[int, Any]]]] = OrderedDict()
-        self._by_node = False
+        self._functions: OrderedDict[Any, tuple[Jitted, dict[Any, CapturedPart]]] = OrderedDict()
         self._seen: tuple[list[tuple[Any, tuple[int, ...]]], Jitted] | None = None
         self._random = any(node.op in DRAWS for node in graph.walk())
         self._seed, self._runs = secrets.randbits(32), 0
@@ -130,10 +138,10 @@ class OnnxModel:
         arrays = list(values.values())
         plain = all(isinstance(a, np.ndarray) and a.size > 1 and a.dtype.isnative and str(a.dtype) in PLAIN.values() for a in arrays)
         codes = [self._types.get(v.name, 0) for v in self.outputs]
-        if not plain or self._random or self._by_node or len(self._functions) != 1 or not all(c in PLAIN for c in codes):
+        if not plain or self._random or len(self._functions) != 1 or not all(c in PLAIN for c in codes):
             return
-        ((baked, (function, constants)),) = self._functions.items()
-        if not baked and not any(constants.values()):
+        ((baked, (function, parts)),) = self._functions.items()
+        if not baked and not any(p.known or p.late for p in parts.values()):
             self._seen = [(a.dtype, a.shape) for a in arrays], function
 
     def _again(self, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any] | None:
@@ -151,7 +159,7 @@ class OnnxModel:
     @property
     def programs(self) -> list[CompiledFunction]:
         """What was compiled so far."""
-        return [p for function, _ in self._functions.values() for p in function.programs]
+        return [p for function, _ in self._functions.values() for p in function.programs if p.calls]
 
     @property
     def weights(self) -> Mapping[str, Any]:
@@ -188,14 +196,10 @@ class OnnxModel:
     # ways to run ----------------------------------------------------------------------------------------------------
     def _outputs(self, values: Values, bound: Mapping[str, Array]) -> list[Any]:
         baked, free = self._arguments(values)
-        if self._by_node or sum(b.size for b in baked.values()) > MOST_BAKED:
-            return self._node_by_node({**baked, **free})
+        if sum(b.size for b in baked.values()) > MOST_BAKED:
+            return self._node_by_node(self._graph, {**baked, **free})
         try:
             return self._captured(baked, free, bound)
-        except DataDependentError as e:
-            log.info("the model is run node by node: %s", e)
-            self._by_node = True
-            return self._node_by_node({**baked, **free})
         except UsageError as e:
             if not self._symbols:
                 raise
@@ -206,8 +210,8 @@ class OnnxModel:
             self._functions.clear()
             return self._outputs(values, bound)
 
-    def _node_by_node(self, values: Values) -> list[Any]:
-        return evaluate(self._graph, {**self._weights, **values}, self._version, self._types)
+    def _node_by_node(self, graph: OperatorGraph, values: Values) -> list[Any]:
+        return evaluate(graph, {**self._weights, **values}, self._version, self._types)
 
     def _captured(self, baked: Values, free: Values, bound: Mapping[str, Array]) -> list[Any]:
         key = tuple((name, b.shape, b.tobytes()) for name, b in baked.items())
@@ -216,28 +220,28 @@ class OnnxModel:
             while len(self._functions) > MOST_PROGRAMS:
                 self._functions.popitem(last=False)
         self._functions.move_to_end(key)
-        function, constants = self._functions[key]
+        function, parts = self._functions[key]
         shapes = tuple(tuple(x.shape) for x in free.values())
-        arrays = self._bound(bound, constants.get(shapes))
-        found = list(function(*free.values()) if arrays is None else function(*free.values(), out=arrays))
-        known = constants[shapes] if shapes in constants else next(iter(constants.values()))
-        for place, value in sorted(known.items()):
-            found.insert(place, value)
-        return found
+        arrays = self._bound(bound, parts.get(shapes))
+        found = function(*free.values()) if arrays is None else function(*free.values(), out=arrays)
+        part = parts[shapes] if shapes in parts else next(iter(parts.values()))
+        values = {**part.known, **dict(zip(part.names, found))}
+        if part.late:
+            return self._node_by_node(replace(self._graph, nodes=part.late), {**baked, **free, **values})
+        return [values[name] for name in self._graph.outputs]
 
-    def _function(self, baked: Values, names: list[str]) -> tuple[Jitted, dict[Any, dict[int, Any]]]:
-        """The graph as a captured function of the other inputs, and the outputs that are known when it is captured, by shapes."""
-        function, constants, places = self._bare(baked, names)
+    def _function(self, baked: Values, names: list[str]) -> tuple[Jitted, dict[Any, CapturedPart]]:
+        """The graph as a captured function of the other inputs, and by shapes what was captured."""
+        function, parts, places = self._bare(baked, names)
         settings: dict[str, Any] = {**self._options, **({"symbols": places} if places else {})}
-        return jit(function, **settings), constants
+        return jit(function, **settings), parts
 
-    def _bound(self, bound: Mapping[str, Array], known: Mapping[int, Any] | None) -> tuple[Array, ...] | None:
+    def _bound(self, bound: Mapping[str, Array], part: CapturedPart | None) -> tuple[Array, ...] | None:
         """Arrays for all that the captured function returns, which writes there itself; None where one is missing, or would be converted."""
-        if known is None or not bound:
+        if part is None or not bound or part.late:
             return None
-        wanted = [v.name for i, v in enumerate(self.outputs) if i not in known]
-        fits = all(n in bound and bound[n].dtype.name == storage(self._types.get(n, 0) or code_of(bound[n])) for n in wanted)
-        return tuple(bound[n] for n in wanted) if fits else None
+        fits = all(n in bound and bound[n].dtype.name == storage(self._types.get(n, 0) or code_of(bound[n])) for n in part.names)
+        return tuple(bound[n] for n in part.names) if fits else None
 
     def captured(self, feeds: Mapping[str, Any]) -> tuple[Callable[..., Any], Values, Callable[[], list[str]], Places]:
         """For inputs like these: a function of tensors, its arguments by name, once it was captured the names of what it returns, and where
@@ -246,8 +250,8 @@ class OnnxModel:
         values = {v.name: self._checked(v, feeds) for v in self.inputs}
         _consistent(self.inputs, values, self._ranges)
         baked, free = self._arguments(values)
-        function, constants, places = self._bare(baked, list(free))
-        return function, free, lambda: [v.name for i, v in enumerate(self.outputs) if i not in next(iter(constants.values()))], places
+        function, parts, places = self._bare(baked, list(free), whole=True)
+        return function, free, lambda: next(iter(parts.values())).names, places
 
     def _arguments(self, values: Values) -> tuple[Values, Values]:
         """The inputs that sizes hang on, as arrays, and the others, as tensors."""
@@ -261,22 +265,32 @@ class OnnxModel:
             self._weights = {name: as_tensor(c) if c.size != 1 else c for name, c in constants.items()}
         return baked, free
 
-    def _bare(self, baked: Values, names: list[str]) -> tuple[Callable[..., Any], dict[Any, dict[int, Any]], Places]:
-        constants: dict[Any, dict[int, Any]] = {}
+    def _bare(
+        self, baked: Values, names: list[str], whole: bool = False
+    ) -> tuple[Callable[..., Any], dict[Any, CapturedPart], Places]:
+        """`whole`: no node may be late."""
+        parts: dict[Any, CapturedPart] = {}
 
         def onnx_model(*tensors: Tensor) -> tuple[Any, ...]:
             values = {**self._weights, **baked, **dict(zip(names, tensors))}
-            outs = evaluate(self._graph, values, self._version, self._types)
-            given = {id(t) for t in tensors} | {id(w) for w in self._weights.values()}
-            fixed = {i: o for i, o in enumerate(outs) if not isinstance(o, Tensor)}
-            if any(map(is_symbolic, fixed.values())):
+            late: list[OperatorNode] = []
+            evaluate(self._graph, values, self._version, self._types, None if whole else late)
+            if late:
+                log.info("%d nodes hang on data, and are run one by one: %s", len(late), ", ".join(map(str, late[:8])))
+            around = {*self._weights, *self._graph.constants, *baked, *names}
+            read = sorted({name for node in late for name in node.reads} - around)
+            kept = {name: values[name] for name in dict.fromkeys([*self._graph.outputs, *read]) if name in values}
+            known = {name: x for name, x in kept.items() if not isinstance(x, Tensor)}
+            if any(map(is_symbolic, known.values())):
                 raise UsageError("a result is a size")
-            constants[tuple(tuple(t.shape) for t in tensors)] = fixed
-            return tuple(o + 0 if id(o) in given and o.dtype.name != "bool" else o for o in outs if isinstance(o, Tensor))
+            outs = {name: x for name, x in kept.items() if isinstance(x, Tensor)}
+            parts[tuple(tuple(t.shape) for t in tensors)] = CapturedPart(list(outs), known, late)
+            given = {id(t) for t in tensors} | {id(w) for w in self._weights.values()}
+            return tuple(o + 0 if id(o) in given and o.dtype.name != "bool" else o for o in outs.values())
 
         labels = [f"input_{i}" for i in range(len(names))]
         vars(onnx_model)["__signature__"] = Signature([Parameter(n, Parameter.POSITIONAL_OR_KEYWORD) for n in labels])
-        return onnx_model, constants, {label: self._symbols[n] for label, n in zip(labels, names) if n in self._symbols}
+        return onnx_model, parts, {label: self._symbols[n] for label, n in zip(labels, names) if n in self._symbols}
 
 
 def _written(name: str, found: Any, array: Array) -> Array:

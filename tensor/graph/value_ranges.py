@@ -91,7 +91,7 @@ _SHOWN = frozenset({"cast", "after", "view", "reduce", "scan", "elementwise", "g
 """Operations that are looked behind."""
 
 _HOSTED: dict[str, Callable[[TensorNode], Interval]] = {
-    "argsort": lambda n: (0, max(0, most(n.shape[n.arg.key[0]]) - 1)),
+    "argsort": lambda n: (0, max(0, most(n.src[0].shape[n.arg.key[0]]) - 1)),
     "searchsorted": lambda n: (0, most(n.src[0].shape[0])),
 }
 """Of NumPy's own code."""

@@ -31,9 +31,9 @@ def _lacking(t: TensorNode) -> list[frozenset[int]]:
 
 def batches(t: TensorNode) -> frozenset[int]:
     """The dimensions of a contraction's result along which all of its factors vary."""
-    lacked = frozenset().union(*_lacking(t))
-    rest = [d for d in range(len(t.src[0].shape)) if d not in t.arg[1]]
-    return frozenset(i for i, d in enumerate(rest) if d not in lacked)
+    lacked, shape = frozenset().union(*_lacking(t)), t.src[0].shape
+    rest = [d for d in range(len(shape)) if d not in t.arg[1]]
+    return frozenset(i for i, d in enumerate(rest) if d not in lacked and shape[d] not in (0, 1))
 
 
 def _factors(n: TensorNode) -> list[TensorNode]:

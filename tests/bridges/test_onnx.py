@@ -230,6 +230,38 @@ def test_results_whose_size_is_data_run_node_by_node() -> None:
     assert "node by node" in model.report()
 
 
+def test_what_does_not_hang_on_data_is_captured() -> None:
+    """The early nodes are one function; those behind the places of a NonZero come after it, with inner graphs and sizes that they read."""
+    body = helper.make_graph(
+        [helper.make_node("Mul", ["v", "two"], ["w"]), helper.make_node("Identity", ["go"], ["on"])],
+        "body",
+        [value("i", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), value("v", None)],
+        [value("on", [], TensorProto.BOOL), value("w", None)],
+    )
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["two"]),
+        helper.make_node("Shape", ["x"], ["sizes"]),
+        helper.make_node("NonZero", ["two"], ["at"]),
+        helper.make_node("Transpose", ["at"], ["rows"]),
+        helper.make_node("GatherND", ["two", "rows"], ["y"]),
+        helper.make_node("Shape", ["y"], ["n"]),
+        helper.make_node("Loop", ["n", "", "two"], ["z"], body=body),
+        helper.make_node("Reshape", ["two", "sizes"], ["same"]),
+        helper.make_node("Concat", ["n", "sizes"], ["all"], axis=0),
+    ]
+    outs = [value(n, None, TensorProto.INT64 if n == "all" else F32) for n in ("y", "z", "same", "all", "two")]
+    model = bridge.load(model_of(nodes, [value("x", [2, 3])], outs))
+    for keep in ([[1, 0, 1], [0, 0, 0]], [[0, 1, 1], [1, 0, 0]], [[0, 0, 0], [0, 0, 0]]):
+        x = normal(2, 3) * np.float32(keep)
+        y, z, same, both, two = model(x)
+        np.testing.assert_array_equal(y, 2 * x[x != 0])
+        np.testing.assert_allclose(z, (2 * x) ** (len(y) + 1), rtol=1e-5)
+        np.testing.assert_array_equal(same, 2 * x)
+        np.testing.assert_array_equal(two, 2 * x)
+        assert both.tolist() == [len(y), 2, 3]
+    assert len(model.programs) == 1 and [c.name for c in model.programs[0].calls]
+
+
 def test_outputs_that_are_inputs_or_known_sizes() -> None:
     nodes = [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("Shape", ["x"], ["sizes"])]
     model = bridge.load(model_of(nodes, [value("x", ["n", 2])], [value("same", None), value("sizes", None, TensorProto.INT64)]))
@@ -251,6 +283,78 @@ def test_a_branch_and_a_loop_on_data() -> None:
     model = bridge.load(model_of(nodes, [value("x", [3])], [value("y", [3])], {"zero": np.float32(0)}))
     for x in (np.float32([1, 2, 3]), np.float32([-1, -2, 1])):
         np.testing.assert_array_equal(model(x), -x if x.sum() > 0 else abs(x))
+    assert model.programs and not any(p.late for _, parts in model._functions.values() for p in parts.values())
+
+
+INDEX, TRUTH = TensorProto.INT64, TensorProto.BOOL
+STEP = [helper.make_node("Mul", ["h", "x"], ["a"]), helper.make_node("Add", ["a", "w"], ["g"]), helper.make_node("Tanh", ["g"], ["g2"])]
+ENDS = [helper.make_node("ReduceMax", ["g2"], ["top"], keepdims=0), helper.make_node("Less", ["top", "end"], ["on"])]
+"""Of a loop's body: something to compute, and a test that ends it."""
+
+
+def loop(body: list[Any], outs: list[Any], state: list[str], xs: list[str] = [], **attributes: Any) -> Any:  # noqa: B006
+    """(Scan, or a Loop of `most` steps, its results) of nodes."""
+    known = [] if xs else [value("i", [], INDEX), value("go", [], TRUTH)]
+    graph = helper.make_graph(body, "body", known + [value(n, None) for n in (*state, *xs)], outs)
+    rest = {"num_scan_inputs": len(xs)} if xs else {}
+    results = [f"r{i}" for i in range(len(outs) - (0 if xs else 1))]
+    given = ["h0", *(f"{x}s" for x in xs)] if xs else ["most", "", "h0"]
+    return helper.make_node("Scan" if xs else "Loop", given, results, body=graph, **rest, **attributes), results
+
+
+LOOPS = {
+    "scan": loop(STEP, [value("g2", None), value("g", None), value("a", None)], ["h"], ["x"]),
+    "scan_turned": loop(
+        STEP, [value("g2", None), value("g", None), value("a", None)], ["h"], ["x"],
+        scan_input_axes=[1], scan_input_directions=[1], scan_output_axes=[0, 1], scan_output_directions=[0, 1],
+    ),
+    "counted": loop(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Gather", ["xs", "i"], ["x"]), *STEP],
+        [value("on", [], TRUTH), value("g2", None), value("g", None)], ["h"],
+    ),
+    "tested": loop(
+        [helper.make_node("Gather", ["xs", "i"], ["x"]), *STEP, *ENDS], [value("on", [], TRUTH), value("g2", None)], ["h"],
+    ),
+    "growing": loop(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Concat", ["h", "w"], ["g2"], axis=0)],
+        [value("on", [], TRUTH), value("g2", None)], ["h"],
+    ),
+    "tested_stacks": loop(
+        [helper.make_node("Gather", ["xs", "i"], ["x"]), *STEP, *ENDS], [value("on", [], TRUTH), value("g2", None), value("g", None)], ["h"],
+    ),
+}  # fmt: skip
+
+
+def by_hand(kind: str, xs: Any, h: Any, w: Any) -> list[Any]:
+    """What the loops of LOOPS make."""
+    if kind == "growing":
+        return [np.concatenate([h, *[w] * 7])]
+    gs, products = [], []
+    for x in xs.T[::-1] if kind == "scan_turned" else xs:
+        products.append(h * x)
+        gs.append(products[-1] + w)
+        h = np.tanh(gs[-1])
+        if kind.startswith("tested") and h.max() >= 0.9:
+            break
+    stacks = {"scan": [gs, products], "scan_turned": [gs, np.transpose(products[::-1])], "tested": []}.get(kind, [gs])
+    return [h, *map(np.array, stacks)]
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("kind", LOOPS)
+def test_a_step_is_captured_once(kind: str) -> None:
+    """Where shapes stay, and no stack's length hangs on data, a step is captured, whatever the number of steps."""
+    node, results = LOOPS[kind]
+    nodes = [helper.make_node("Identity", ["w0"], ["w"]), node]
+    weights = {"most": np.array(7), "end": np.float32(0.9)}
+    inputs = [value("xs", [7, 7]), value("h0", [7]), value("w0", [7])]
+    proto = model_of(nodes, inputs, [value(n, None) for n in results], weights, version=17)
+    feeds = {"xs": normal(7, 7), "h0": normal(7), "w0": normal(7, seed=1)}
+    model = bridge.load(proto)
+    for found, want in zip(model.run(None, feeds), by_hand(kind, *feeds.values()), strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+    calls = sum(c.name in ("scan", "while_loop") for p in model.programs for c in p.calls)
+    assert calls == (kind not in ("growing", "tested_stacks"))
 
 
 def test_local_functions_are_expanded() -> None:

@@ -108,6 +108,18 @@ def test_sorting_as_numpys(agree_small: Agree) -> None:
     agree_small("nextafter", xp.nextafter(t, t + 1), np.nextafter(X, X + 1))
 
 
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_first_of_long_lines_are_those_that_sorting_them_gives(largest: bool) -> None:
+    """Equal ones keep their order, a NaN is larger than all; lines of nothing but NaN, and with few numbers, too."""
+    x = (np.random.default_rng(0).standard_normal((5, 3000)) * 4).astype(np.float32).round(1)
+    x[1, 100:200], x[2], x[3, 4:] = np.nan, np.nan, np.nan
+    order = xp.argsort(Tensor(x), axis=1, descending=largest).numpy()
+    values, places = Tensor(x).topk(7, axis=1, largest=largest)
+    np.testing.assert_array_equal(places.numpy(), order[:, :7])
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, order[:, :7], 1))
+    np.testing.assert_array_equal(Tensor(x.T).topk(7, axis=0, largest=largest)[1].numpy(), order[:, :7].T)
+
+
 def test_sorted_values_go_on_in_kernels(agree: Agree) -> None:
     agree("around a sort", xp.sort(Tensor(X) * 2, axis=1)[:, ::-1] + 1, np.sort(X * 2, 1)[:, ::-1] + 1)
 

@@ -206,9 +206,10 @@ def test_a_mean_of_a_whole_product_is_no_fold():
     assert [c.folded for c in calls] == [False, False]
 
 
-def test_a_product_by_one_matrix_before_a_norm_and_a_product_is_stored():
+@pytest.mark.parametrize("batch", [(), (1,), (3,)])
+def test_a_product_by_one_matrix_before_a_norm_and_a_product_is_stored(batch):
     """Not computed in tiles for the mean, the variance and the second product; one for each head, before a softmax, is."""
-    x, one, two, g = array(24, 16), array(16, 20), array(20, 8), array(20)
+    x, one, two, g = array(*batch, 24, 16), array(16, 20), array(20, 8), array(20)
     y = x @ one
     d = y - y.mean(-1, keepdims=True)
     calls = listed((d / ((d * d).mean(-1, keepdims=True) + 1e-5).sqrt() * g) @ two).calls

@@ -137,13 +137,15 @@ def non_max_suppression(
     found: list[tuple[int, int, int]] = []
     for n in range(s.shape[0]):
         for c in range(s.shape[1]):
-            left = [int(i) for i in np.argsort(-s[n, c], kind="stable") if above is None or s[n, c, i] > above]
+            left = np.argsort(-s[n, c], kind="stable")
+            left = left if above is None else left[s[n, c, left] > above]
             for _ in range(int(number(most) or 0)):
-                if not left:
+                if not left.size:
                     break
-                best = left.pop(0)
-                found.append((n, c, best))
-                shared = np.prod(np.maximum(np.minimum(high[n, best], high[n, left]) - np.maximum(low[n, best], low[n, left]), 0), -1)
+                best, left = left[0], left[1:]
+                found.append((n, c, int(best)))
+                sides = np.minimum(high[n, best], high[n, left]) - np.maximum(low[n, best], low[n, left])
+                shared = np.maximum(sides[:, 0], 0) * np.maximum(sides[:, 1], 0)
                 union = area[n, best] + area[n, left] - shared
-                left = [i for i, part, whole in zip(left, shared, union) if whole <= 0 or part / whole <= limit]
+                left = left[shared / np.where(union > 0, union, np.inf) <= limit]
     return np.array(found, np.int64).reshape(-1, 3)

@@ -18,12 +18,13 @@ from ..element_types import Array, storage
 
 
 class DataDependentError(UsageError):
-    """A size, or which way to go, hangs on data: the model is run node by node."""
+    """A size, or which way to go, hangs on data: the node is run by itself."""
 
 
 class Call(Protocol):
-    """A node that is run. `version`: of the set of operators; `wanted`: how many results the node names; `kind`: the operator's name."""
+    """A node that is run: `node` of the graph. `version`: of the set of operators; `wanted`: how many results the node names; `kind`: the operator's name."""
 
+    node: Any
     version: int
     wanted: int
     kind: str
