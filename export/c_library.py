@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..devices.cpu.c_compiler import portable_flags
 from ..ir.errors import UsageError
 from ..targets.named import X86_FEATURES
-from .program import ALIGN, ExportedArray, ExportedCall, ExportedKernel, ExportedProgram, c_name, target_name
+from .program import ALIGN, ExportedArray, ExportedCall, ExportedKernel, ExportedLoop, ExportedProgram, c_name, target_name
 
 if TYPE_CHECKING:
     from ..targets import Target
@@ -96,13 +96,13 @@ def _clear(folder: Path, files: Iterable[str]) -> None:
 def _facts(program: ExportedProgram, texts: Sequence[Kernels], files: Sequence[str]) -> dict[str, Any]:
     sizes = [{"name": x.name, "low": x.low, "high": x.high} for x in program.symbols]
     arrays = [{"name": a.name, "dtype": a.dtype.name, "shape": list(a.shape), "role": a.role} for a in program.arrays]
-    calls = Counter(c.kernels[0].text for c in program.calls if c.kernels)
+    calls = Counter(c.kernels[0].text for c in program.every_call() if c.kernels)
     kernels = [
         {
             "name": c.name, "calls": calls[text], "files": [f"{stems[k.text][0]}.c" for stems, k in zip(texts, c.kernels, strict=True)],
             "schedule": c.kernels[0].opts, "from": c.kernels[0].origin, "standing": c.standing, "computes": c.computes.splitlines(),
         } | ({"schedules": [k.opts for k in c.kernels]} if len({k.opts for k in c.kernels}) > 1 else {})
-        for text, c in {c.kernels[0].text: c for c in program.calls if c.kernels}.items()
+        for text, c in {c.kernels[0].text: c for c in program.every_call() if c.kernels}.items()
     ]  # fmt: skip
     return {
         "schema": 1,
@@ -132,7 +132,7 @@ def _label(target: Target) -> str:
 
 
 def _kernels(program: ExportedProgram, target: int) -> Kernels:
-    found = {c.kernels[target].text: c.kernels[target] for c in program.calls if c.kernels}
+    found = {c.kernels[target].text: c.kernels[target] for c in program.every_call() if c.kernels}
     start = f"{program.name}_{_label(program.targets[target])}" if len(program.targets) > 1 else program.name
     return {text: (f"{start}_k{i}", k) for i, (text, k) in enumerate(found.items())}
 
@@ -223,7 +223,7 @@ WORKER = 256
 
 def _most(program: ExportedProgram, what: Callable[[ExportedKernel], int]) -> int:
     """The largest number of all kernels."""
-    return max((what(k) for c in program.calls for k in c.kernels), default=0)
+    return max((what(k) for c in program.every_call() for k in c.kernels), default=0)
 
 
 def _layout(program: ExportedProgram) -> dict[str, int]:
@@ -357,9 +357,8 @@ static int run_{_label(program.targets[target])}({parameters}) {{
 
 
 def _call(program: ExportedProgram, c: ExportedCall, target: int, stems: Kernels, work: int) -> list[str]:
-    if c.limits:
-        tests = " || ".join(f"*(const {C_TYPES[t.name]} *){p} >= {limit}u" for p, (t, limit) in zip(c.pointers, c.limits, strict=True))
-        return [f"    if ({tests}) return {program.name.upper()}_INDEX;"]
+    if c.outside:
+        return [f"    if ({' || '.join(c.outside)}) return {program.name.upper()}_INDEX;"]
     if c.sort:
         pointers, sizes = (", ".join(map(str, several)) for several in ([f"(void *){p}" for p in c.pointers], c.sort.sizes))
         run = f"        tw_run(pool, tw_sort, {c.sort.lines}, arrays, sizes);"
@@ -370,6 +369,8 @@ def _call(program: ExportedProgram, c: ExportedCall, target: int, stems: Kernels
             run,
             "    }",
         ]
+    if c.loop is not None:
+        return _loop(program, c.name, c.loop, [line for inner in c.loop.calls for line in _call(program, inner, target, stems, work)])
     if not c.kernels:
         return [f"    memcpy((void *){c.pointers[1]}, (const void *){c.pointers[0]}, {c.nbytes});"]
     k = c.kernels[target]
@@ -381,6 +382,31 @@ def _call(program: ExportedProgram, c: ExportedCall, target: int, stems: Kernels
         names = {x.symbol: x.name for x in program.symbols}
         runs.insert(0, f"        int64_t sizes[] = {{{', '.join(names[s] for s in k.signature.symbols)}}};")
     return [f"    {{ /* {c.name}: {k.opts} ({k.origin}) */", f"        void *arrays[] = {{{pointers}}};", *runs, "    }"]
+
+
+def _loop(program: ExportedProgram, name: str, loop: ExportedLoop, calls: Sequence[str]) -> list[str]:
+    """A loop over the lines of its calls: its words are addresses, which move after each step."""
+    w, n, t, steps = (f"{letter}{loop.depth}" for letter in ("w", "n", "t", "steps"))
+    before, after = (
+        [f"        tw_copy({w}[{to}], {w}[{origin}], {nbytes});" for to, origin, nbytes in rows] for rows in (loop.before, loop.after)
+    )
+    words = ", ".join(address or "0" for address, _ in loop.words)
+    lines = [f"    {{ /* {name} */", f"        unsigned char *{w}[] = {{{words or 0}}};"]
+    lines += [f"        int64_t {n} = {loop.start};"] if loop.counts else []
+    gate = f"*(const uint8_t *){loop.gate} ? {loop.trips} : 0" if loop.gate else loop.trips
+    lines += [f"        const int64_t {steps} = {gate};", *before, f"        for (int64_t {t} = 0; {t} < {steps}; {t}++) {{"]
+    lines += [f"        {line}" for line in calls]
+    on = f"on{loop.depth}"
+    lines += [f"            const int {on} = *{w}[{loop.test}];"] if loop.test is not None else []
+    for c in loop.carries:
+        lines.append(f"            {w}[{c.read}] = {w}[{c.write}];")
+        if c.turns is not None:
+            a, b = c.turns
+            lines.append(f"            {w}[{c.write}] = {w}[{c.write}] == {w}[{a}] ? {w}[{b}] : {w}[{a}];")
+    lines += [f"            {w}[{i}] += {moves};" for i, (_, moves) in enumerate(loop.words) if moves != 0]
+    lines += [f"            {n}++;"] if loop.counts else []
+    lines += [f"            if (!{on}) break;"] if loop.test is not None else []
+    return [*lines, "        }", *after, f"        (void){w};", "    }"]
 
 
 def _weights(n: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from hashlib import sha256
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -29,15 +29,17 @@ from ..tensor.capture.compiled_function import CompiledFunction
 from ..tensor.capture.graph_compiler import compiled
 from ..tensor.capture.jit import SymbolReader, check_symbols
 from ..tensor.capture.jit_options import JitOptions, own_numerics
-from ..tensor.graph.index_checks import CHECK, limits_of
+from ..tensor.graph.index_checks import CHECK, outside_of
 from ..tensor.graph.symbolic_sizes import extent, number
 from ..tensor.loops import written_out
 from ..tensor.trees import flatten, ways
 from .kernel_text import KernelTexts
 
 if TYPE_CHECKING:
+    from ..devices import LoopCarry
     from ..program.program import Signature
     from ..targets import Target
+    from ..tensor.capture.call_sequence import LinkedCall, LinkedLoop
     from ..tensor.graph.nodes import HostCall
 
 Array = np.ndarray[Any, Any]
@@ -89,8 +91,8 @@ class ExportedKernel:
 @dataclass(frozen=True)
 class ExportedCall:
     """A kernel that runs, for each target, what is known of the schedule that it was captured with (`standing`, as `CompiledKernel` has it),
-    and what it `computes`; or, without kernels, a copy of `nbytes` between `pointers`, a test that numbers there are
-    below `limits`, or a `sort`."""
+    and what it `computes`; or, without kernels, a copy of `nbytes` between `pointers`, tests that an index is
+    `outside`, a `sort`, or a `loop`."""
 
     name: str
     kernels: tuple[ExportedKernel, ...] = ()
@@ -98,8 +100,9 @@ class ExportedCall:
     computes: str = ""
     pointers: tuple[str, ...] = ()
     nbytes: int | str = 0
-    limits: tuple[tuple[DType, int], ...] = ()
+    outside: tuple[str, ...] = ()
     sort: ExportedSort | None = None
+    loop: ExportedLoop | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,24 @@ class ExportedSort:
     lines: int | str
     sizes: tuple[int | str, ...]
     scratch: int
+
+
+@dataclass(frozen=True)
+class ExportedLoop:
+    """A loop over calls, whose pointers are words `w{depth}[…]` of it. `words`: (address, bytes that it moves after a step), the others as
+    `devices.BoundLoop` has them, sizes and addresses as C expressions. `counts`: whether a call reads the number of the step."""
+
+    depth: int
+    calls: tuple[ExportedCall, ...]
+    words: tuple[tuple[str, int | str], ...]
+    carries: tuple[LoopCarry, ...]
+    before: tuple[tuple[int, int, int | str], ...]
+    after: tuple[tuple[int, int, int | str], ...]
+    trips: int | str
+    start: int | str
+    counts: bool
+    gate: str = ""
+    test: int | None = None
 
 
 @dataclass(frozen=True)
@@ -196,8 +217,16 @@ class ExportedProgram:
             self.weights += data + bytes(-len(data) % ALIGN)
         return at
 
-    def kernel(self, kernel: Kernel, schedule: Schedule, pointers: Sequence[str | bytes], name: str = "") -> None:
-        """Add a kernel that runs. `pointers`: C expressions of its arrays, or the contents of weights, of which the library keeps what its
+    def every_call(self) -> Iterator[ExportedCall]:
+        """The calls, those in loops too."""
+        waiting = list(reversed(self.calls))
+        while waiting:
+            c = waiting.pop()
+            yield c
+            waiting += reversed(c.loop.calls) if c.loop is not None else ()
+
+    def kernel(self, kernel: Kernel, schedule: Schedule, pointers: Sequence[str | bytes], name: str = "") -> ExportedCall:
+        """A kernel that runs. `pointers`: C expressions of its arrays, or the contents of weights, of which the library keeps what its
         calls read: packed panels, or the arrays themselves."""
         constant = {i: p for i, p in enumerate(pointers) if isinstance(p, bytes)}
         made = []
@@ -213,7 +242,7 @@ class ExportedProgram:
             made.append(
                 ExportedKernel(found.text, found.signature, tuple(places), short(found.opts), origin, work, found.seconds > SHARED_S)
             )
-        self.calls.append(ExportedCall(name or kernel.name, tuple(made), schedule.standing or "", kernel_text(kernel)))
+        return ExportedCall(name or kernel.name, tuple(made), schedule.standing or "", kernel_text(kernel))
 
 
 def times(factors: Sequence[int | str]) -> int | str:
@@ -281,7 +310,7 @@ def of_kernel(
         label = program.parameter(b.name)
         program.arrays.append(ExportedArray(label, b.dtype, shape_, "input" if is_input else "output", data))
         pointers.append(label)
-    program.kernel(kernel, Schedule(made.plan.opts, str(made.origin), made.standing, made.threads), pointers)
+    program.calls.append(program.kernel(kernel, Schedule(made.plan.opts, str(made.origin), made.standing, made.threads), pointers))
     return program
 
 
@@ -302,10 +331,13 @@ def of_function(
     leaves = [_own(x) for x in given_leaves]  # what is updated is not the caller's
     labels = list(names[0]) if names else _labels(bare, structure)
     given = SymbolReader(title, settings).read(read(leaves, structure, "cpu"))
-    with written_out():
-        graph = capture(bare, title, given, (), "cpu")
-    outs = names[1]() if names else None
+    graph = capture(bare, title, given, (), "cpu")
     program = compiled(graph, title, settings, frozenset())
+    if any(c.loop is not None and not c.loop.native for c in program.calls):  # (with sorts, say)
+        with written_out():
+            graph = capture(bare, title, given, (), "cpu")
+        program = compiled(graph, title, settings, frozenset())
+    outs = names[1]() if names else None
     inputs = [n for n, x in zip(labels, leaves, strict=True) if isinstance(x, Tensor)]
     closures = [raw(c.buffer.array) for c in program.sequence.cells]
     recorded = Recorded(program, [raw(b.array) for b in given.buffers], closures, program.sizes(given.values))
@@ -401,6 +433,17 @@ def of_compiled(
     return program
 
 
+@dataclass(frozen=True)
+class Argument:
+    """Where an array is, as C, for who asks; and its contents, if it is a `weight`."""
+
+    place: Callable[[], str]
+    weight: bytes | None = None
+
+    def __call__(self) -> str:
+        return self.place()
+
+
 class Places(dict[tuple[str, int], str]):
     """C expressions of where arrays are. A tensor from outside that no call writes becomes a weight when somebody asks."""
 
@@ -416,9 +459,9 @@ class Places(dict[tuple[str, int], str]):
             raise KeyError(key)
         return f"(weights + {self._program.weight(self._closures[at])})"
 
-    def argument(self, key: tuple[str, int]) -> str | bytes:
-        """Of a kernel: where an array is, or a weight's contents."""
-        return self[key] if key[0] != "closure" or key in self else self._closures[key[1]]
+    def argument(self, key: tuple[str, int]) -> Argument:
+        """Of a kernel or a loop."""
+        return Argument(partial(self.__getitem__, key), self._closures[key[1]] if key[0] == "closure" and key not in self else None)
 
 
 def _results(program: ExportedProgram, recorded: Recorded, where: Places, results: Sequence[Any], names: Sequence[str]) -> None:
@@ -450,24 +493,73 @@ def _results(program: ExportedProgram, recorded: Recorded, where: Places, result
 def _calls(program: ExportedProgram, function: CompiledFunction, where: Places) -> None:
     plan, sequence = function.plan, function.sequence
     for c in function.calls:
-        spots = [(s.kind, s.at) for s in (plan.spots[p] for p in (*c.inputs, *c.outputs))]
-        if c.host is not None and c.host.name == CHECK:
-            limits = tuple(limits_of(c.host))
-            program.calls.append(ExportedCall(CHECK, pointers=tuple(where[s] for s in spots[: len(limits)]), limits=limits))
+        places = (*c.inputs, *c.outputs, *(() if c.loop is None else (c.loop.room,)))
+        spots = [(s.kind, s.at) for s in (plan.spots[p] for p in places)]
+        if c.host is None:
+            program.calls.append(_native(program, function, c, [where.argument(s) for s in spots]))
             continue
-        if c.host is not None and c.host.name in SORTS:
+        if c.host.name == CHECK:
+            outside = tuple(outside_of(c.host, [where[s] for s in spots[: len(c.inputs)]]))
+            program.calls.append(ExportedCall(CHECK, outside=outside))
+            continue
+        if c.host.name in SORTS:
             sort = _sort(program, sequence.specs[c.inputs[0]], sequence.specs[c.outputs[0]], c.host)
             program.calls.append(ExportedCall(c.host.name, pointers=tuple(where[s] for s in spots), sort=sort))
             continue
-        if c.host is not None:  # a copy
-            nbytes = program.nbytes(sequence.specs[c.outputs[0]])
-            program.calls.append(ExportedCall("copy", pointers=tuple(where[s] for s in spots), nbytes=nbytes))
-            continue
-        found = next(k for k in function.kernels if k.executable is c.executable)
-        if c.kernel is None:
-            raise UsageError(f"{program.name}: the kernel {c.name} is known by its object only: clear the warm start and export again")
-        schedule = Schedule(parse(found.opts), found.origin, found.standing, found.executable.threads)
-        program.kernel(c.kernel, schedule, [where.argument(s) for s in spots], c.name)
+        nbytes = program.nbytes(sequence.specs[c.outputs[0]])
+        program.calls.append(ExportedCall("copy", pointers=tuple(where[s] for s in spots), nbytes=nbytes))
+
+
+def _native(program: ExportedProgram, function: CompiledFunction, c: LinkedCall, given: Sequence[Argument], depth: int = 0) -> ExportedCall:
+    """A kernel or a loop, of arguments in order."""
+    if c.loop is not None:
+        return _loop(program, function, c.loop, given, depth)
+    found = next(k for k in function.kernels if k.executable is c.executable)
+    if c.kernel is None:
+        raise UsageError(f"{program.name}: the kernel {c.name} is known by its object only: clear the warm start and export again")
+    schedule = Schedule(parse(found.opts), found.origin, found.standing, found.executable.threads)
+    return program.kernel(c.kernel, schedule, [g() if g.weight is None else g.weight for g in given], c.name)
+
+
+def _size(program: ExportedProgram, n: Any) -> int | str:
+    """A number of a loop's frame, as C."""
+    return n if isinstance(n, int) else program.size(n)
+
+
+def _loop(program: ExportedProgram, function: CompiledFunction, loop: LinkedLoop, given: Sequence[Argument], depth: int) -> ExportedCall:
+    """A loop, of arguments in order; the words that calls read weights by are weights for them."""
+    if loop.seconds is not None:
+        raise UsageError(f"{program.name}: a {loop.name} with a limit of seconds cannot be exported")
+    f = loop.frame
+    size = partial(_size, program)
+    moving = {i for i, w in enumerate(f.words) if w.stride != 0} | {i for c in f.carries for i in (c.read, c.write)}
+    used = {i for c in f.carries for i in (c.read, c.write, *(c.turns or ()))} | {
+        i for c in (*f.before, *f.after) for i in (c.to, c.source)
+    }
+    used |= set() if f.test is None else {f.test}
+
+    def word(i: int) -> str:
+        used.add(i)
+        return f"w{depth}[{i}]"
+
+    arguments: list[dict[int, Argument]] = [{} for _ in loop.calls]
+    for call, parameter, i in f.feeds:
+        w = f.words[i]
+        same = i not in moving and w.offset == 0
+        arguments[call][parameter] = Argument(partial(word, i), given[w.parameter].weight if same else None)
+    for call, parameter in f.counter:
+        arguments[call][parameter] = Argument(lambda: f"(unsigned char *)&n{depth}")
+    calls = tuple(
+        _native(program, function, c, [of[j] for j in sorted(of)], depth + 1) for c, of in zip(loop.calls, arguments, strict=True)
+    )
+    words = tuple(
+        (f"(unsigned char *){given[w.parameter]()} + {size(w.offset)}" if i in used else "", size(w.stride) if i in used else 0)
+        for i, w in enumerate(f.words)
+    )
+    before, after = (tuple((c.to, c.source, size(c.nbytes)) for c in copies) for copies in (f.before, f.after))
+    gate = "" if f.gate is None else given[f.gate]()
+    made = ExportedLoop(depth, calls, words, f.carries, before, after, size(f.trips), size(f.start), bool(f.counter), gate, f.test)
+    return ExportedCall(loop.name, loop=made)
 
 
 def _sort(program: ExportedProgram, spec: Any, out: Any, call: HostCall) -> ExportedSort:

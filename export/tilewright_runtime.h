@@ -17,6 +17,11 @@
 static inline int64_t tw_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tw_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* Copies, unless both are one place. */
+static inline void tw_copy(void *to, const void *from, int64_t bytes) {
+    if (to != from) memcpy(to, from, (size_t)bytes);
+}
+
 /* A moment of a loop that waits. */
 static inline void tw_pause(void) {
 #if defined(__x86_64__)

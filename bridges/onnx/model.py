@@ -265,9 +265,7 @@ class OnnxModel:
             self._weights = {name: as_tensor(c) if c.size != 1 else c for name, c in constants.items()}
         return baked, free
 
-    def _bare(
-        self, baked: Values, names: list[str], whole: bool = False
-    ) -> tuple[Callable[..., Any], dict[Any, CapturedPart], Places]:
+    def _bare(self, baked: Values, names: list[str], whole: bool = False) -> tuple[Callable[..., Any], dict[Any, CapturedPart], Places]:
         """`whole`: no node may be late."""
         parts: dict[Any, CapturedPart] = {}
 

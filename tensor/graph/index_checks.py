@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...ir.dtypes import DType, int32, int64, uint8, uint32, uint64
-from ...ir.errors import OutOfRangeError, UsageError
+from ...ir.errors import OutOfRangeError
 from . import index_maps as maps
 from .loop_nodes import final
 from .nodes import HostCall, TensorNode, walk
@@ -214,11 +214,18 @@ class IndexRow:
         raise self.by.error(value - (1 << bits) if self.signed and value >> (bits - 1) else value, size, self.line)
 
 
-def limits_of(call: HostCall) -> list[tuple[DType, int]]:
-    """What a check compares: of each number that it gets, its type and the least one that is outside. Sizes are numbers."""
-    if call.name != CHECK or not isinstance(call.function, _Look) or any(row.symbolic for row in call.function.rows):
-        raise UsageError(f"{call.name}: its sizes differ from call to call")
-    return [(row.plain, int(row.by.size) * (2 if row.by.negative and row.signed else 1)) for row in call.function.rows]
+def outside_of(call: HostCall, places: Sequence[str]) -> list[str]:
+    """Tests in C, one for each row, that say where a check raises. `places`: addresses of the numbers that it gets."""
+    assert call.name == CHECK and isinstance(call.function, _Look), call
+    at, tests = iter(places), []
+    for row in call.function.rows:
+        twice, top = (2 if row.by.negative and row.signed else 1), f"*(const uint{8 * row.plain.size}_t *){next(at)}"
+        if not row.symbolic:
+            tests.append(f"{top} >= {int(row.by.size) * twice}u")
+            continue
+        size, count = (f"*(const int64_t *){next(at)}" for _ in range(2))
+        tests.append(f"({count} && {f'{top} && ' if row.looped else ''}{top} >= {twice} * (uint64_t){size})")
+    return tests
 
 
 class _Look:

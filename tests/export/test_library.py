@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright import Tensor, cond, export, fori_loop, nn, optim, scan, value_and_grad, xp
+from tilewright import Tensor, Var, cond, export, fori_loop, nn, optim, scan, value_and_grad, while_loop, xp
 from tilewright.cli import main
 from tilewright.devices import get
 from tilewright.ir.errors import UsageError
@@ -66,10 +66,28 @@ def sorts(x: Tensor, i: Tensor, h: Tensor) -> tuple[Tensor, ...]:
 
 
 def loops(h: Tensor, xs: Tensor) -> Any:
-    """Loops leave as their steps."""
+    """Loops are loops in C: turned, with a counter, and with a test."""
     h, ys = scan(lambda h, x: ((x + h @ W1[:, :24] * 0.1).tanh(), h), h, xs, reverse=True)
     h = fori_loop(0, 3, lambda i, h: h * 0.5 + i, h)
     return cond(h.sum() > 0, lambda h: h, lambda h: -h, h), ys
+
+
+def inner_loops(x: Tensor, places: Tensor) -> Any:
+    """A loop in a loop, rows that data picks, a loop that data ends, a product by weights that stay packed, and gradients of a loop."""
+
+    def step(h: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        h = fori_loop(0, 3, lambda i, h: (h @ W1[:, :24]).tanh() + i, h)
+        return h, h[places].sum(0)
+
+    h, sums = scan(step, x[0], x)
+    doubled = while_loop(lambda h: abs(h).max() < 100, lambda h: h * 2 + 1, h)
+    loss = lambda x: scan(lambda c, r: ((c + r).tanh(), None), x[0, 0], x[:, 0])[0].sum()  # noqa: E731
+    return sums, doubled, *value_and_grad(loss)(x)
+
+
+def loops_with_sorts(x: Tensor) -> Any:
+    """What NumPy computes in a loop leaves as the steps of it."""
+    return scan(lambda c, r: (xp.sort(c + r), c), x[0], x)
 
 
 BYTES = np.random.default_rng(0)
@@ -87,6 +105,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "attention": (attention, (normal(2, 3, 17, 16), normal(2, 3, 17, 16, seed=1), normal(2, 3, 17, 16, seed=2))),
     "convolution": (convolution, (normal(2, 3, 12, 10),)),
     "loops": (loops, (normal(3, 24), normal(4, 3, 24))),
+    "inner_loops": (inner_loops, (normal(4, 5, 24), np.array([0, 3, 3]))),
+    "loops_with_sorts": (loops_with_sorts, (normal(4, 9),)),
     "tree": (tree, ({"w": normal(8, 5), "b": [normal(5)]}, normal(3, 8))),
     "halves": (lambda x: (x * 2 + 1).softmax(-1), (normal(7, 33, dtype="float16"),)),
     "doubles": (lambda x: xp.cumulative_sum(x, axis=1), (normal(30, 70, dtype="float64"),)),
@@ -126,7 +146,7 @@ def test_other_compilers_and_processors(compiler: str, tmp_path: Path) -> None:
     }[compiler]
     if not all(map(shutil.which, [cc or "clang", *before[:1]])):
         pytest.skip(f"it needs {cc or 'clang'} {' '.join(before[:1])}")
-    for name in ("perceptron", "convolution", "halves", "random", "bytes", "sorts"):
+    for name in ("perceptron", "convolution", "halves", "random", "bytes", "sorts", "inner_loops"):
         function, args = FUNCTIONS[name]
         export.write(tmp_path / name, function, *args, name=name, threads=2, target=target)
         subprocess.run(["make", "-s", f"{name}_test", f"CC={cc}", "CFLAGS=-O1"], cwd=tmp_path / name, check=True, capture_output=True)
@@ -183,13 +203,21 @@ def test_a_training_step(tmp_path: Path) -> None:
 
 def test_sizes_come_with_calls(tmp_path: Path) -> None:
     """Bits are those of the captured function at every size; a size out of range is an error."""
-    from tilewright import Var, jit
+    from tilewright import jit
     from tilewright.ir.errors import DeviceError
 
     def rows(x: Tensor, b: Tensor) -> tuple[Tensor, ...]:
         y = x @ W1
         order = xp.argsort(x, axis=0, descending=True)
-        return y.softmax(-1), x.reshape((-1,)) * 2, (y + b)[:, 1:].sum(0), order, *x.topk(3, axis=1), xp.sort(x, axis=0)
+        return (
+            y.softmax(-1),
+            x.reshape((-1,)) * 2,
+            (y + b)[:, 1:].sum(0),
+            order,
+            *x.topk(3, axis=1),
+            xp.sort(x, axis=0),
+            *scan(lambda c, r: ((c + r).tanh(), c), b, y),
+        )
 
     symbols = {"x": {0: Var("n", 1, 300)}}
     export.write(tmp_path / "lib", rows, normal(37, 24), normal(32), symbols=symbols, threads=1)
@@ -215,6 +243,14 @@ def test_an_index_outside_is_an_error(tmp_path: Path) -> None:
     for outside in (50, -51):
         with pytest.raises(DeviceError, match="index lies outside"):
             library(x, np.array([0, outside, 7]))
+    symbols = {"x": {0: Var("m", 1, 9)}, "i": {0: Var("n", 0, 7)}}
+    export.write(tmp_path / "sized", lambda x, i: x[i], normal(5, 3), np.array([4, -5]), name="pick", symbols=symbols)
+    assert outcome(tmp_path / "sized", "pick") == "equal bits"
+    library = export.load(tmp_path / "sized")
+    for m, inside, outside in ((1, [0, -1], [1]), (9, [8, -9, 0], [0, 9]), (4, [], [1, -5])):
+        np.testing.assert_array_equal(library(x[:m], np.array(inside, int)), x[:m][np.array(inside, int)])
+        with pytest.raises(DeviceError, match="index lies outside"):
+            library(x[:m], np.array(outside))
 
 
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:

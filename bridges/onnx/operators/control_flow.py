@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,15 @@ def if_(call: Call, test: Any) -> Any:
     try:
         return call.run("then_branch" if _truth(test) else "else_branch", [])
     except DataDependentError:
-        branch = lambda name: lambda: [as_tensor(x) for x in call.run(name, [])]  # noqa: E731
-        found = _once(lambda: T.cond(test.reshape(()), branch("then_branch"), branch("else_branch")))
+        branches = [partial(_branch, call, name) for name in ("then_branch", "else_branch")]
+        found = _once(lambda: T.cond(test.reshape(()), *branches))
         if found is None:
             raise
         return found
+
+
+def _branch(call: Call, name: str) -> list[Any]:
+    return [as_tensor(x) for x in call.run(name, [])]
 
 
 def _once(make: Callable[[], Any]) -> Any:
@@ -47,7 +52,9 @@ def _once(make: Callable[[], Any]) -> Any:
 @operator("Loop")
 def loop(call: Call, most: Any = None, test: Any = None, *state: Any) -> Any:
     """A graph, again and again: the last state, and what every step made."""
-    found = _once(lambda: _counted(call, int(np.reshape(most, -1)[0]), state) if _counts(call, most, test) else _tested(call, most, test, state))
+    found = _once(
+        lambda: _counted(call, int(np.reshape(most, -1)[0]), state) if _counts(call, most, test) else _tested(call, most, test, state)
+    )
     if found is not None:
         return found
     limit = None if most is None else int(known(most).reshape(-1)[0])
