@@ -13,7 +13,7 @@ from ..graph.promotion import promote
 from ..leaves import from_numpy, values
 from .elementwise import Operand, floats, together
 from .indexing import take
-from .movement import dims, part
+from .movement import dims
 
 if TYPE_CHECKING:
     import numpy as np
