@@ -260,8 +260,6 @@ class Core:
     """Registers for an operand that is broadcast."""
     ahead: int = 8
     """Of so many registers one holds a term of a later step, where a sum's terms take more than one product: some are begun ahead."""
-    overlap: int = 2
-    """Of the vectors that a spelled-out step reads, every so manieth is kept for the next step, where windows overlap."""
     scanned: int = 2
     """Instructions for each doubling of a vector of prefixes, and as many to add what is carried."""
     ways: int = 4

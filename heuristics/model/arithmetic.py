@@ -257,8 +257,6 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
         live = accs + core.operands + product + (min(reads, 1) if body.count(space) == reads and added(body.nest) else reads)
     else:  # a matrix instruction reads its panel from memory
         live = accs + (dots.held + (body.dot.row.halves - 1) * (dots.narrow + body.count(lanes)))
-    if unroll > 1 and body.dot is None and _slides(body):  # what one step reads is read again by the next, and kept
-        live += (unroll - 1) * body.count(lanes) // core.overlap
     large, spare = registers // core.large_file, core.spare_registers - body.scheduled.target.broadcasts_operands
     over = max(0, live - (registers - large * spare))
     # where steps are unrolled, the compiler moves the loads of one before the last products of another, and then
@@ -266,10 +264,3 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     hidden = large * (core.product_file - core.large_file) if all(x.op == "load" for x in body.nest.expr.src) else 0
     each = core.spill_apart * over if apart else core.spill * max(0, over - hidden)
     return max(each, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
-
-
-def _slides(body: Body) -> bool:
-    """Whether steps that are unrolled read what other copies read one step before."""
-    steps, copies = [p.var for p in body.parts("unroll")], [p.var for p in body.parts("upcast") if p is not body.lane]
-    found = [body.scheduled.terms(i) for n in body.nest.loads for i in load_parts(n)[1]]
-    return any(terms.get(u) and terms.get(u) == terms.get(c) for terms in found for u in steps for c in copies)

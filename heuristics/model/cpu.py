@@ -349,8 +349,8 @@ class Traffic:
         whole = buffer_bytes(plan.buffer.shape, plan.buffer.dtype.size)
         # (as what is not staged: the first time it comes from memory)
         once = trips(around) * plan.bytes - whole < whole and whole > s.target.l2
-        far = plan.bytes / (self.dram if once or is_far(s.target, plan.buffer.shape, plan.buffer.dtype.size) else caches.l3)
-        return trips(around) * max(per, far) + copy_cycles(s, plan, around, self.machine)
+        far = plan.bytes / (self.memory if once or is_far(s.target, plan.buffer.shape, plan.buffer.dtype.size) else caches.l3)
+        return trips(around) * max(per, far) + copy_cycles(s, plan, around, self.machine, self.gone(self.last_cache))
 
 
 def _along(spread: tuple[int, ...]) -> tuple[int, ...]:

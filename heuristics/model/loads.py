@@ -243,8 +243,9 @@ def _windows(indices: tuple[Node, ...]) -> float:
     return often
 
 
-def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part], machine: MachineModel) -> float:
-    """Cycles that filling a staged tile waits, over all times it is filled: read with the longest runs first."""
+def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part], machine: MachineModel, away: float = 1.0) -> float:
+    """Cycles that filling a staged tile waits, over all times it is filled: read with the longest runs first. `away`: the share that the last
+    cache has lost of what is taken to be far."""
     shape, size = plan.buffer.shape, plan.buffer.dtype.size
     pitches = _pitches(shape)
 
@@ -255,7 +256,7 @@ def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part], machine: 
     inside = sorted((step(p), p.trips) for p, _ in plan.parts) if panel else sorted((pitches[d] * size, n) for d, _, n, _ in plan.box)
     costs = machine.jumps
     found, _ = jumps(size, [*inside, *((step(p), p.trips) for p in reversed(around))], machine)
-    return found * (costs.copied if is_far(s.target, shape, size) else costs.near)
+    return found * (away * costs.copied + (1.0 - away) * costs.shared if is_far(s.target, shape, size) else costs.near)
 
 
 def jumps(size: int, levels: Iterable[tuple[int, int]], machine: MachineModel = DEFAULT) -> tuple[float, bool]:

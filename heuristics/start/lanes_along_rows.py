@@ -285,6 +285,9 @@ def _by_rows(found: LanesAlongRows, amount: int, target: Target, threads: int, c
     if near or not found.free:
         yield [*cut, grid, opt("STAGE", c.wide.name, at=name, order="row"), panel]
         return
+    first = found.free[0]
+    if read_bytes(c, {first: 1}) <= NEAR_IMAGE * target.l2:  # one image at a time is near: no sum is cut
+        yield [*cut, grid, opt("STAGE", c.tall.name, at=name), opt("STAGE", c.wide.name, at=str(first.arg.name), order="row")]
     k = c.reduce[0]
     part = next((n for n in (256, 128, 64, 32, 16) if n < extent(k) and n * whole <= NEAR_BAND * target.l2 * extent(k)), 0)
     if part:

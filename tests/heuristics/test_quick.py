@@ -8,6 +8,8 @@ from functools import cache
 import pytest
 from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, quick_starts, starts
+from tilewright.heuristics.machine import DEFAULT
+from tilewright.heuristics.model.cpu import copy_cycles, loops_around
 from tilewright.heuristics.start import choose
 from tilewright.heuristics.start import contractions as products
 from tilewright.heuristics.start import trials as trials_of
@@ -283,3 +285,37 @@ def test_the_first_layer_of_an_image_has_a_tile_that_takes_few_strided_vectors()
     kernel, target = normalise(named_kernels.make("conv2d", shape)), targets.named("znver4")
     quick, ranked = (estimate(apply(kernel, found(kernel, target)[0], target)) for found in (quick_starts, starts))
     assert quick <= 1.05 * ranked
+
+
+def test_windows_whose_rows_are_in_registers_are_spelled_out_with_few_registers() -> None:
+    """What one step reads and the next one reads again is loaded again, as part of an instruction: it takes no register."""
+    kb = KernelBuilder("filtered")
+    h, w, dy, dx = (kb.axis(name, n) for name, n in (("h", 512), ("w", 512), ("dy", 5), ("dx", 5)))
+    x, k = kb.input("x", (516, 516), float32), kb.input("k", (5, 5), float32)
+    total = kb.sum("total", (h, w), (dy, dx), x[h + dy, w + dx] * k[dy, dx])
+    kb.store("y", float32, (512, 512), (h, w), total[h, w])
+    kernel, target = normalise(kb.build()), targets.named("x86-64-v3")
+    rolled, whole = (estimate(apply(kernel, parse(f"Uw8 Uh8 {steps} Ph"), target)) for steps in ("Rdx5", "Rdy5 Rdx5"))
+    assert whole <= rolled
+
+
+def test_no_sum_is_cut_where_one_image_is_near() -> None:
+    shape = {"n": 8, "c": 256, "h": 14, "w": 14, "oc": 256, "kh": 3, "kw": 3, "stride": 1, "pad": 1}
+    first = quick_starts(normalise(named_kernels.make("conv2d", shape)), targets.named("znver4"))[0]
+    assert any(o.op == "STAGE" for o in first) and all(o.op != "MOVE" for o in first), short(first)
+
+
+def test_of_two_products_that_are_close_the_counts_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, target = normalise(named_kernels.make("matmul", {"m": 640, "n": 384, "k": 512})), targets.named("znver4")
+    monkeypatch.setattr(Trials, "counted", lambda self, opts: 1.0)
+    best, second = quick_starts(kernel, target)[:2]
+    monkeypatch.setattr(Trials, "counted", lambda self, opts: 0.8 if opts == second else 1.0)
+    assert quick_starts(kernel, target)[:2] == [second, best]
+
+
+def test_copies_of_what_the_last_cache_holds_wait_less() -> None:
+    kernel, target = normalise(named_kernels.make("matmul", {"m": 64, "n": 4096, "k": 4096})), targets.named("znver4")
+    s = apply(kernel, parse("Um8 Un32 Tn256 Pn Sb@n"), target)
+    plan = s.stages["b"]
+    near, far = (copy_cycles(s, plan, loops_around(s, plan), DEFAULT, away) for away in (0.0, 1.0))
+    assert 0 < near < far
