@@ -8,8 +8,7 @@ from functools import cache
 import pytest
 from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, quick_starts, starts
-from tilewright.heuristics.machine import DEFAULT
-from tilewright.heuristics.model.cpu import copy_cycles, loops_around
+from tilewright.heuristics.model import cpu
 from tilewright.heuristics.start import choose
 from tilewright.heuristics.start import contractions as products
 from tilewright.heuristics.start import trials as trials_of
@@ -317,5 +316,5 @@ def test_copies_of_what_the_last_cache_holds_wait_less() -> None:
     kernel, target = normalise(named_kernels.make("matmul", {"m": 64, "n": 4096, "k": 4096})), targets.named("znver4")
     s = apply(kernel, parse("Um8 Un32 Tn256 Pn Sb@n"), target)
     plan = s.stages["b"]
-    near, far = (copy_cycles(s, plan, loops_around(s, plan), DEFAULT, away) for away in (0.0, 1.0))
+    near, far = (cpu.copy_cycles(s, plan, cpu.loops_around(s, plan), cpu.DEFAULT, away) for away in (0.0, 1.0))
     assert 0 < near < far
