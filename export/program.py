@@ -325,6 +325,10 @@ def of_function(
     title = name or str(getattr(bare, "__name__", "function"))
     mode = options.get("tune", "list")  # (kernels that come from disk alone have no text)
     options = {"numerics": own_numerics(function), **options}
+    if unknown := [k for k in options if k not in JitOptions.__dataclass_fields__]:
+        raise UsageError(
+            f"an export has no option {unknown[0]!r}: arguments of {title} are given by position, or wrap it in a function that names them"
+        )
     settings = JitOptions(**{**options, "tune": "list" if mode == "use" else mode, "device": "cpu", "frozen": True}).of(bare)
     check_symbols(settings.symbols, settings.parameters, bare)
     given_leaves, structure = flatten(_bound(bare, args))

@@ -26,6 +26,13 @@ from ..ir.kernel import Kernel
 from .definition import split_path
 
 
+def check_file(path: str) -> None:
+    """Raise KernelError where there is no file of `my.py:function`."""
+    file, _ = split_path(path)
+    if "\0" in path or not os.path.isfile(file):
+        raise KernelError(f"there is no file {file}; write --kernel PATH.py:function")
+
+
 def load(path: str, shape: Mapping[str, Extent] | None = None, dtype: DTypeLike | str | None = None) -> Kernel:
     """Call the function behind `my.py:function` (default name: `make_kernel`) in a process of its own. What it prints
     goes to standard error.
@@ -33,9 +40,7 @@ def load(path: str, shape: Mapping[str, Extent] | None = None, dtype: DTypeLike 
     Sizes are passed as keyword arguments of the same name, `dtype` (a DType) where the function takes one. Raises
     KernelError when the file or function is not there, a size is not one of its arguments, it fails, exits, does not
     return in time, or returns something other than a Kernel."""
-    file, _ = split_path(path)
-    if "\0" in path or not os.path.isfile(file):
-        raise KernelError(f"there is no file {file}; write --kernel PATH.py:function")
+    check_file(path)
     answer = ask(path, (path, dict(shape or {}), dtype))
     try:
         kind, *parts = loads(answer)

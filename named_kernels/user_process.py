@@ -68,6 +68,9 @@ def function_of(path: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
     found: Callable[..., Any] | None = namespace.get(name)
     if not callable(found):
         functions = [k for k, v in namespace.items() if callable(v) and not k.startswith("_")]
+        if not path.endswith(f":{name}"):
+            own = [k for k in functions if getattr(namespace[k], "__module__", None) == namespace["__name__"]]
+            raise KernelError(f"{path} names a file: name a function in it too, {file}:FUNCTION (it has {', '.join(own[:8]) or 'none'})")
         raise KernelError(f"{file} defines no function {name!r}{nearest(name, functions)}")
     return found
 

@@ -71,7 +71,9 @@ class NotebookProgress:
 
     def best(self, best: Result) -> None:
         """There is a new best."""
-        self._best = "" if best.t_min is None else f"best {best.t_min * 1e3:.4g} ms"
+        from ..measure.roofline import duration
+
+        self._best = "" if best.t_min is None else f"best {duration(best.t_min)}"
         self._show(False)
 
     def done(self, result: Result) -> None:

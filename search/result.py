@@ -180,12 +180,12 @@ class Result:
 
     def summary(self) -> str:
         """One line for a log."""
-        from ..measure.roofline import share
+        from ..measure.roofline import duration, share
 
         what = f"{self.kernel} {','.join(f'{k}={v}' for k, v in self.shape.items())} {self.dtype} on {self.device}, {self.threads} thread{'s' * (self.threads > 1)}"
         if self.t_min is None:
             return f"{what}: nothing valid found. {self.message}".rstrip()
-        parts = [f"{self.t_min * 1e3:.4g} ms"]
+        parts = [duration(self.t_min)]
         parts += [f"{self.gflops:.4g} GFLOP/s"] if self.gflops else []
         parts += [f"{self.gbytes_s:.4g} GB/s"] if self.gbytes_s else []
         parts += [f"{share(self.roofline_pct)} of roofline"] if self.roofline_pct else []
@@ -225,15 +225,15 @@ def _title(r: Result) -> str:
 
 def _facts(r: Result) -> list[tuple[str, str]]:
     """What is known of an answer, a name and a text each; what is not known is left out."""
-    from ..measure.roofline import share
+    from ..measure.roofline import duration, share
 
     rated = [f"{r.gflops:.4g} GFLOP/s"] if r.gflops else []
     rated += [f"{r.gbytes_s:.4g} GB/s"] if r.gbytes_s else []
     rated += [f"{share(r.roofline_pct)} of roofline"] if r.roofline_pct else []
     checked = "twice" if r.confirmed else "once" if r.verified else "no"
     facts = [
-        ("fastest time", "" if r.t_min is None else f"{r.t_min * 1e3:.4g} ms"),
-        ("median time", "" if r.t_med is None else f"{r.t_med * 1e3:.4g} ms"),
+        ("fastest time", "" if r.t_min is None else duration(r.t_min)),
+        ("median time", "" if r.t_med is None else duration(r.t_med)),
         ("speed", ", ".join(rated)),
         ("energy", "" if not r.energy else energy_text(r.energy)),
         ("scratch memory", "" if r.scratch is None else f"{r.scratch} bytes"),
@@ -243,7 +243,7 @@ def _facts(r: Result) -> list[tuple[str, str]]:
             "times the start schedule's speed" if r.objective in (TIME, *FRONTS) else "times less than the start schedule's",
             "" if r.gain is None else f"{r.gain:.2f}",
         ),
-        ("kernel as written", "" if r.plain_s is None else f"{r.plain_s * 1e3:.4g} ms"),
+        ("kernel as written", "" if r.plain_s is None else duration(r.plain_s)),
         ("schedule", str(r.opts)),
         ("output checked", checked),
         ("from", r.origin),
@@ -257,13 +257,14 @@ def _facts(r: Result) -> list[tuple[str, str]]:
 
 def _members(r: Result) -> list[tuple[str, str]]:
     """A line for each member of the front: its figures, and its schedule."""
+    from ..measure.roofline import duration
     from ..opts.opt import parse, short
 
     out = []
     for m in r.front:
         used = [joules(m["joules"])] if m["joules"] is not None and "energy" in r.objective else []
         bytes_ = [f"{m['scratch']} bytes"] if m["scratch"] is not None and "scratch" in r.objective else []
-        out.append((", ".join([f"{m['t_min'] * 1e3:.4g} ms", *used, *bytes_]), short(parse(m["opts"]))))
+        out.append((", ".join([duration(m["t_min"]), *used, *bytes_]), short(parse(m["opts"]))))
     return out
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from ...measure.roofline import duration as duration
 from ...measure.roofline import share
 from .sanitised import behind, clean
 
@@ -99,14 +100,6 @@ def table(title: str, *headings: str) -> Listing:
     """An empty table that fits the terminal it is printed on. A heading that begins with `>` is of a column of numbers;
     one that ends with `?2` is left out where there is no room, later than `?3`."""
     return Listing(title, headings)
-
-
-def duration(seconds: float) -> str:
-    """Seconds for a reader: `12.3 µs`, `1.235 ms`, `2.5 s`."""
-    for limit, scale, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * scale:.4g} {unit}"
-    return f"{seconds:.4g} s"
 
 
 def clock(seconds: float) -> str:

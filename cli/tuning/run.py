@@ -178,14 +178,20 @@ def _run(args: Namespace) -> int:
     from ...cache.keys import allowed
     from ...devices import get as get_device
     from ...ir.dtypes import dtype as dtype_of
-    from ...named_kernels import get, is_path, parse_shape
+    from ...named_kernels import get, is_path, parse_shape, split_name, user_file
     from ...search import tune
     from ...search.budget import Budget
+    from ...search.strategy import check
 
     shape = parse_shape(args.shape) if args.shape else None
     how = rivalry(args)
     budget = Budget.make(args.budget, args.trials) if args.until is None else Budget.until(args.until, args.budget, args.trials)
-    dtype_of(args.dtype or "float32")
+    if is_path(args.kernel):
+        user_file.check_file(split_name(args.kernel)[0])
+        dtype_of(args.dtype or "float32")
+    else:
+        get(args.kernel).dtype(args.dtype)
+    check(args.strategy)
     device = get_device(args.device)
     if args.mode != "require":
         device.check()

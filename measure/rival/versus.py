@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import MeasureError, UsageError
+from ..roofline import duration
 from ..timing import compare, median, noise, quartile
 from . import numpy_side, torch_side
 
@@ -147,8 +148,8 @@ class Versus:
             share = f"±{100 * self.noise:.1f} %" if self.noise < 0.1 else f"±{100 * self.noise:.0f} %"
         ratio = f"{self.ratio:.2f}x"
         how = f"{ratio} as fast as" if self.significant else f"as fast as (no clear difference, {ratio})"
-        what = f"{how} {LIBRARIES[self.library]} {self.version} {share} ({1e3 * self.theirs_s:.4g} ms), in {self.rounds} rounds"
-        return f"{what}; outputs differ by {self.difference:.1g} of the largest"
+        what = f"{how} {LIBRARIES[self.library]} {self.version} {share} ({duration(self.theirs_s)}), in {self.rounds} rounds"
+        return f"{what}; outputs {f'differ by {self.difference:.1g} of the largest' if self.difference else 'are equal'}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the same names."""

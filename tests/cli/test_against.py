@@ -40,7 +40,7 @@ def rival(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_the_summary_and_the_json_have_the_rival(tune: Tune, search: Search, rival: list[Any], tmp_path: Path) -> None:
     done = tune(*RUN, "--against", "torch:/some/python", "--json", str(tmp_path / "r.json"))
     assert done.code == 0, done.err
-    assert "against" in done.out and "1.25x as fast as PyTorch 2.9 ±1.5 % (0.0125 ms), in 10 rounds; outputs differ by 2e-07" in done.out
+    assert "against" in done.out and "1.25x as fast as PyTorch 2.9 ±1.5 % (12.5 µs), in 10 rounds; outputs differ by 2e-07" in done.out
     assert json.loads((tmp_path / "r.json").read_text())["against"]["torch"]["ratio"] == 1.25
     (kernel, dtype, _, python, library), (*job, how) = rival
     assert (kernel, dtype, python, library) == ("matmul", "float32", "/some/python", "torch")

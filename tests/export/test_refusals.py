@@ -63,6 +63,11 @@ def test_a_folder_without_an_export_is_said(tmp_path: Path) -> None:
         export.load(tmp_path)
 
 
+def test_an_argument_by_name_is_no_option_of_an_export(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="an export has no option 'y': arguments of <lambda> are given by position"):
+        export.write(tmp_path / "lib", lambda x, y: x + y, normal(2), y=normal(2))
+
+
 def test_names_of_inputs_are_those_of_their_leaves(tmp_path: Path) -> None:
     """Leaves of a dict come in the order of its sorted keys; None is no leaf; arguments by name only come last."""
     x = normal(2, 3)

@@ -229,3 +229,9 @@ def test_numpys_numbers_are_numbers(tmp_path):
     (tmp_path / "np.py").write_text(GOOD.replace("m=8", "m=__import__('numpy').int64(8)"))
     shape = named_kernels.make(f"{tmp_path}/np.py").buffers[0].shape
     assert shape == (8, 16) and [type(x) for x in shape] == [int, int]
+
+
+def test_a_file_alone_lists_its_functions(tmp_path):
+    (tmp_path / "two.py").write_text("from functools import partial\ndef first(m=8): ...\ndef second(m=8): ...\n")
+    with pytest.raises(KernelError, match=r"two\.py names a file: name a function in it too, .*two\.py:FUNCTION \(it has first, second\)"):
+        named_kernels.make(str(tmp_path / "two.py"))
