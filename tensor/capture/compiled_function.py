@@ -362,7 +362,7 @@ def _program(p: CompiledFunction, measure: bool) -> str:
     updated = sum(s.fresh is None for s in p.plan.states)
     states = f"; {updated} of {len(p.plan.states)} updated tensors in place" if p.plan.states else ""
     hosted = sum(c.host is not None for c in p.calls)
-    numpy = f", {hosted} calls of NumPy's code" if hosted else ""
+    numpy = f", {hosted} call{'s' * (hosted > 1)} of code on the host (NumPy's, or a source's)" if hosted else ""
     shapes = ", ".join(f"{n.dtype}{list(n.shape)}" for n in p.graph.slots)
     loops = sum(c.loop is not None for c in p.calls)
     kernels = count_kernels(p.calls)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Unpack, cast, overload
 
 from ...ir.argument_checks import check
+from ...ir.errors import UsageError
 from ..frontends.habits import no_option
 from .jit import Jitted
 from .jit_options import JitOptions, JitSettings
@@ -55,5 +56,9 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     for name in options.keys() - JitSettings.__annotations__:
         raise no_option(name, list(JitSettings.__annotations__))
     made = JitOptions(**cast("dict[str, Any]", options))
+    if made.budget is not None and made.tune not in ("tune", "background"):
+        raise UsageError(
+            f"jit(budget={made.budget!r}): a budget is for tune='tune' or tune='background', and tune={made.tune!r} measures nothing"
+        )
     wrapped = NumpyJitted if made.numpy else Jitted
     return (lambda f: wrapped(f, made.of(f))) if function is None else wrapped(function, made.of(function))

@@ -185,6 +185,11 @@ def test_a_budget_that_tunes_nothing_is_said(tmp_path: Path, monkeypatch: pytest
         f(tw.Tensor(np.ones((300, 400), np.float32)))
 
 
+def test_a_budget_without_a_search_is_refused() -> None:
+    with pytest.raises(tw.UsageError, match=r"jit\(budget='5s'\): a budget is for tune='tune' or"):
+        tw.jit(lambda a: a + 1, budget="5s")
+
+
 def test_a_budget_goes_on_where_kernels_have_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that is tuned again: what is new is searched for, then the heaviest answer of which more search is expected to gain something."""
     now, asked, begun = [0.0], [], []
