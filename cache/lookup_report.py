@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir.units import duration
 from .keys import FIELDS, Key
 from .objective_types import TIME
 from .ranking import Standing
@@ -49,7 +50,7 @@ class LookupReport:
         """The explanation as text, one statement a line."""
         if self.hit and self.row is not None and self.row.t_med is not None:
             out = [
-                f"hit: {self.row.name or 'kernel'} {self.row.t_med * 1e6:.6g} us (median of {self.row.n}), measured {self.row.when}, from {self.place}, {self.standing}"
+                f"hit: {self.row.name or 'kernel'} {duration(self.row.t_med)} (median of {self.row.n}), measured {self.row.when}, from {self.place}, {self.standing}"
             ]
         elif not self.total:
             out = ["miss: the cache is empty; this is looked up:"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import devices
 from ..ir.errors import DeviceError, MeasureError
+from ..ir.units import duration
 from ..log import logger
 from ..targets import usable_cores
 from ..targets.free_memory import free_memory
@@ -282,7 +283,7 @@ class Measurer:
             from ..opts.opt import short
 
             for m in out:
-                time = f", {m.n} calls, the shortest {1e6 * m.t_min:.6g} us" if m.t_min else ""
+                time = f", {m.n} calls, the shortest {duration(m.t_min)}" if m.t_min else ""
                 log.debug("%s on %s inputs: %s%s%s", short(m.opts), data.kind, m.outcome, time, f" ({m.detail})" if m.detail else "")
         return out
 

@@ -74,14 +74,6 @@ class Roofline:
         return 100.0 * self.seconds / t
 
 
-def duration(seconds: float) -> str:
-    """Seconds for a reader: `12.3 µs`, `1.235 ms`, `2.5 s`."""
-    for limit, scale, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * scale:.4g} {unit}"
-    return f"{seconds:.4g} s"
-
-
 def share(percent: float, bound: str | None = None) -> str:
     """A share of a roofline for a reader: `87 %`, `41 % in L2` where operands stay in that cache, `187 %!` where the
     bound cannot be right."""

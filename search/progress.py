@@ -10,6 +10,8 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..ir.units import duration
+
 if TYPE_CHECKING:
     from ..measure import Measurement
     from .result import Result
@@ -71,8 +73,6 @@ class NotebookProgress:
 
     def best(self, best: Result) -> None:
         """There is a new best."""
-        from ..measure.roofline import duration
-
         self._best = "" if best.t_min is None else f"best {duration(best.t_min)}"
         self._show(False)
 

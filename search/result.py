@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..cache import keys
 from ..cache.objective_types import FRONTS, TIME, own, typed
 from ..cache.rows import POLICY
+from ..ir.units import duration
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -180,7 +181,7 @@ class Result:
 
     def summary(self) -> str:
         """One line for a log."""
-        from ..measure.roofline import duration, share
+        from ..measure.roofline import share
 
         what = f"{self.kernel} {','.join(f'{k}={v}' for k, v in self.shape.items())} {self.dtype} on {self.device}, {self.threads} thread{'s' * (self.threads > 1)}"
         if self.t_min is None:
@@ -225,7 +226,7 @@ def _title(r: Result) -> str:
 
 def _facts(r: Result) -> list[tuple[str, str]]:
     """What is known of an answer, a name and a text each; what is not known is left out."""
-    from ..measure.roofline import duration, share
+    from ..measure.roofline import share
 
     rated = [f"{r.gflops:.4g} GFLOP/s"] if r.gflops else []
     rated += [f"{r.gbytes_s:.4g} GB/s"] if r.gbytes_s else []
@@ -257,7 +258,6 @@ def _facts(r: Result) -> list[tuple[str, str]]:
 
 def _members(r: Result) -> list[tuple[str, str]]:
     """A line for each member of the front: its figures, and its schedule."""
-    from ..measure.roofline import duration
     from ..opts.opt import parse, short
 
     out = []

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError
+from ..ir.units import duration
 from ..log import logger
 from ..opts.opt import short
 from .build_pipeline import CandidateCost, DeferredBuilds, Pipeline
@@ -275,7 +276,7 @@ class TuningRun:
         if m.outcome != "illegal":
             self.meter.outlook.tell(seconds(m))
         if log.listens():
-            time = f", {1e6 * m.t_min:.6g} us" if m.t_min else ""
+            time = f", {duration(m.t_min)}" if m.t_min else ""
             log.debug("%s: %s%s, by %s%s", short(m.opts), m.outcome, time, by, f" ({m.detail})" if m.detail else "")
         asked = self._asked.get(m.opts)
         if asked is not None:

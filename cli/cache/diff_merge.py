@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import for_text
+from ...ir.units import counted
 from ..report.report import escaped
 from ..terminal.style import console, duration, factor, opts_words, stored_opts, table
 from .query import narrowed, shape_of
@@ -44,8 +45,8 @@ def _differences(a: Holding, b: Holding, shown: list[KeyDifference], wide: bool)
     from rich.text import Text
 
     out = console(wide=wide)
-    out.print(f"A: {a.place} ({len(a.rows)} measurements)", soft_wrap=True)
-    out.print(f"B: {b.place} ({len(b.rows)} measurements)", soft_wrap=True)
+    out.print(f"A: {a.place} ({counted(len(a.rows), 'measurement')})", soft_wrap=True)
+    out.print(f"B: {b.place} ({counted(len(b.rows), 'measurement')})", soft_wrap=True)
     if not shown:
         return
     listed = table(
@@ -90,7 +91,7 @@ def markdown(places: tuple[str, str], shown: list[KeyDifference]) -> str:
         checked = list(dict.fromkeys(_verified(x) for x in (d.a, d.b) if x is not None))
         threads = f"{r.threads} thread{'s' * (r.threads != 1)}"
         cells = (
-            f"**{escaped(r.name)}**{for_text(r.objective, r.policy)} {escaped(shape_of(r))} {escaped(r.dtype)}", str(d.state), times + faster,
+            f"**{escaped(r.name)}**{for_text(r.objective, r.policy)} {escaped(shape_of(r))} {escaped(r.dtype)}".replace("  ", " "), str(d.state), times + faster,
             " → ".join(words), " → ".join(checked) or "no", escaped(f"{r.device}, {threads}, {r.target}"),
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")

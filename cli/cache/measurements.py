@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cache.keys import allowed, for_text, policy
 from ...ir.errors import CacheError, CacheMiss, UsageError
+from ...ir.units import counted
 from ..terminal.style import OUTCOMES, console, duration, stored_opts, table
 from .query import best_rows, filters, narrowed, on_cache, select, shape_of
 from .signing import export_signed, mention_older, trust
@@ -54,7 +55,7 @@ def list_rows(store: Cache, args: Namespace) -> int:
     if store.path is not None and not store.path.exists():
         out.print("there is no such file yet", style="dim")
     if not args.all:
-        out.print(f"the best of each key, from {len(found)} measurements (--all lists each)")
+        out.print(f"the best of each key, from {counted(len(found), 'measurement')} (--all lists each)")
     return 0
 
 
@@ -113,7 +114,7 @@ def export(store: Cache, args: Namespace) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
     if args.file != "-":
-        print(f"wrote {written} measurements to {args.file}")
+        print(f"wrote {counted(written, 'measurement')} to {args.file}")
         mention_older(args.file)
     return 0
 
@@ -138,7 +139,7 @@ def import_bundle(store: Cache, args: Namespace) -> int:
     from ...devices import get
 
     done = store.import_(args.file, trust(args))
-    print(f"added {done.added} measurements to {store.location}; {done.known} were there already")
+    print(f"added {counted(done.added, 'measurement')} to {store.location}; {done.known} were there already")
     here = get("cpu").target.key
     for other in sorted({r.target for r in bundles.read(args.file) if r.target.startswith("llvm:")} - {here}):
         print(f"some are for {other[5:]}, and this processor is {here[5:]}: such answer only where the model prefers them")
@@ -154,7 +155,7 @@ def clear(store: Cache, args: Namespace) -> int:
     # the cache compares whole names and shapes; the command line may give a part of one
     exact = {(r.name, r.shape) for r in select(store, args)}
     gone = sum(store.clear(**chosen, name=name, shape=shape) for name, shape in exact)
-    print(f"deleted {gone} measurements from {store.location}")
+    print(f"deleted {counted(gone, 'measurement')} from {store.location}")
     return 0
 
 

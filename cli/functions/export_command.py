@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...ir.errors import UsageError
+from ...ir.units import counted
 from ..terminal.style import bytes_text, console, soft_wrapped
 from .tracing import is_tensor_function, makes_module, source_error, split_source
 
@@ -132,7 +133,9 @@ def _say(folder: Path, args: Namespace) -> None:
     weights = (folder / f"{name}.weights").stat().st_size
     count = sum(k["calls"] for k in found["kernels"])
     exact = sum(k["calls"] for k in found["kernels"] if k["from"] == "exact")
-    text = f"{folder}: {name} for {', '.join(found['targets'])}, {count} kernels ({exact} tuned), {bytes_text(weights)} of weights"
+    text = (
+        f"{folder}: {name} for {', '.join(found['targets'])}, {counted(count, 'kernel')} ({exact} tuned), {bytes_text(weights)} of weights"
+    )
     out.print(text, soft_wrap=soft_wrapped(out))
     shown = {a["name"]: f"{a['name']}: {a['dtype']}[{', '.join(map(str, a['shape']))}]" for a in found["arrays"]}
     sizes = [f"{x['name']} from {x['low']} to {x['high']}" for x in found["sizes"]]

@@ -14,6 +14,7 @@ from ...cache.keys import for_text
 from ...cache.objective_types import FRONTS, OBJECTIVES
 from ...cache.ranking import energy_of, scratch_of, value_of
 from ...ir.errors import UsageError
+from ...ir.units import counted
 from ..cache.query import shape_of
 from ..terminal.style import console, legend, stored_opts, table
 from .entries import COLUMNS, ReportEntry, cell_text, entries, measurements, notes, ratio, timed
@@ -46,7 +47,7 @@ def run(args: Namespace) -> int:
         from .html import write
 
         write(args.html, found, graph, studies)
-        console().print(f"wrote {args.html}: {len(found)} kernels", soft_wrap=True)
+        console().print(f"wrote {args.html}: {counted(len(found), 'kernel')}", soft_wrap=True)
         return 0
     if args.format != "table":
         print({"json": as_json, "csv": as_csv, "markdown": as_markdown}[args.format](found))
@@ -176,7 +177,7 @@ def as_markdown(found: Sequence[ReportEntry]) -> str:
     for e in found:
         r = e.best
         cells = [
-            f"**{escaped(r.name)}**{for_text(r.objective, r.policy)} {escaped(str(COLUMNS['shape'](e)))} {escaped(r.dtype)}", escaped(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
+            f"**{escaped(r.name)}**{for_text(r.objective, r.policy)} {escaped(str(COLUMNS['shape'](e)))} {escaped(r.dtype)}".replace("  ", " "), escaped(f"{r.device}, {r.threads} thread{'s' * (r.threads != 1)}"),
             *(cell_text(e, name) for name in ("time", "gflops", "gbs", "roofline", "gain")), f"`{escaped(str(COLUMNS['opts'](e)), code=True)}`",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...cache.objective_types import TIME
+from ...ir.units import counted
 from ...measure.roofline import share
 from ...search.outlook import Outlook
 from ...search.result import value_text
@@ -213,7 +214,7 @@ class Quiet:
             parts.append(f"{clock(self.start + self.budget - self.now())} left")
         if self.trials is not None:
             more = max(0, self.trials - self.counts.total())
-            parts.append(f"{more} trial{'s' * (more != 1)} left")
+            parts.append(f"{counted(more, 'trial')} left")
         return ", ".join(parts)
 
     def worth(self) -> str:
@@ -279,9 +280,8 @@ class Plain(OnConsole):
         if must:
             self.line(f"{self.left():>12}  {self.name}")
         elif self.now() - self.last >= LINE_S:
-            self.line(
-                f"{self.left():>12}  {', '.join(filter(None, (f'{self.counts.total()} candidates: {outcomes(self.counts)}', self.worth())))}"
-            )
+            tried = f"{counted(self.counts.total(), 'candidate')}: {outcomes(self.counts)}"
+            self.line(f"{self.left():>12}  {', '.join(filter(None, (tried, self.worth())))}")
 
     def improved(self) -> None:
         assert self.top is not None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from ...measure.roofline import duration as duration
+from ...ir.units import duration as duration
 from ...measure.roofline import share
 from .sanitised import behind, clean
 

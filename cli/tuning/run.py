@@ -16,6 +16,7 @@ from ...cache.keys import for_text
 from ...cache.objective_types import ENERGIES, FRONTS, TIME, objective
 from ...cache.rows import POLICY
 from ...ir.errors import MeasureError, UsageError
+from ...ir.units import counted
 from ..functions.tracing import refuse_source
 from ..terminal.live import display, outcomes, rates
 from ..terminal.output import with_code, write
@@ -260,7 +261,7 @@ class SummaryWords:
     look: Sequence[str]
     start: str = "start"
     opts: str = "opts"
-    candidates: str = "{} candidates"
+    candidates: str = ""
 
 
 def summary(
@@ -296,7 +297,8 @@ def summary(
             grid.add_row(heading, Text(text))
         grid.add_row(words.opts, opts_text(result.opts))
     if result.counts:
-        tried = words.candidates.format(sum(result.counts.values()))
+        many = sum(result.counts.values())
+        tried = words.candidates.format(many) if words.candidates else counted(many, "candidate")
         after = f", after {result.earlier} in earlier searches" if result.earlier else ""
         grid.add_row("search", f"{tried} in {result.seconds:.1f} s with {result.strategy}{after}: {outcomes(result.counts)}")
     for outcome, text in result.failures.items():

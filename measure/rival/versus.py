@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import MeasureError, UsageError
-from ..roofline import duration
+from ...ir.units import duration
 from ..timing import compare, median, noise, quartile
 from . import numpy_side, torch_side
 

@@ -12,6 +12,7 @@ from ...devices.once import process_lock
 from ...ir.errors import UsageError
 from ...ir.index import upper
 from ...ir.node import Node, sym
+from ...ir.units import counted, duration
 from ...search.background import BackgroundTuner
 from ..graph.nodes import leaf
 from ..graph.source_lines import Line, at, user_line, with_line
@@ -367,16 +368,16 @@ def _program(p: CompiledFunction, measure: bool) -> str:
     loops = sum(c.loop is not None for c in p.calls)
     kernels = count_kernels(p.calls)
     looped = f", {loops} loop{'s' * (loops > 1)}" if loops else ""
-    head = f"{p.name}({shapes}) on {p.device}: {kernels} kernels, {len(p.kernels)} of them distinct{looped}{numpy}"
+    head = f"{p.name}({shapes}) on {p.device}: {counted(kernels, 'kernel')}, {len(p.kernels)} of them distinct{looped}{numpy}"
     return "\n".join([head, *_table(rows), f"{used}{states}" + ("; from disk" if p.warm else "")])
 
 
 def _timed(k: FoundKernel, p: CompiledFunction, limits: Limits | None) -> tuple[str, str]:
     seconds = kernel_seconds(k, p.device, {name: high for name, _, high in p.graph.symbols})
     if limits is None or not seconds or not k.nbytes:
-        return f"{1e6 * seconds:.3g} us", ""
+        return duration(seconds), ""
     least = max(k.flops / limits.peak(k.executable.threads), k.nbytes / limits.bandwidth(k.executable.threads))
-    return f"{1e6 * seconds:.3g} us", f"{100 * least / seconds:.0f} %"
+    return duration(seconds), f"{100 * least / seconds:.0f} %"
 
 
 def kernel_seconds(k: FoundKernel, device: str, symbols: Mapping[str, int] | None = None) -> float:

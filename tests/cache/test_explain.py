@@ -23,7 +23,7 @@ def test_a_hit_says_where_from(store: Cache, make_row, key: Key) -> None:
     found = store.explain(key)
     assert found.hit and found.row == store.best(key)
     assert all(f.same for f in found.fields) and [f.name for f in found.fields] == list(FIELDS)
-    assert found.lines()[0].startswith("hit: matmul 100 us (median of 30), measured ") and str(store.path) in found.lines()[0]
+    assert found.lines()[0].startswith("hit: matmul 100 µs (median of 30), measured ") and str(store.path) in found.lines()[0]
 
 
 @pytest.mark.parametrize("field", FIELDS)

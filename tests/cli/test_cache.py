@@ -270,7 +270,7 @@ def test_export_of_what_a_manifest_names(tune: Tune, cache_file: Path, known_lim
     assert done.code == 5 and "1 of 2 entries" in done.err and "m=96" in done.err and not bundle.exists()
     manifest.write_text(manifest.read_text().replace(', "m=96"', ""))
     done = tune("cache", "export", str(bundle), "--manifest", str(manifest))
-    assert done.code == 0 and "wrote 1 measurements" in done.out and '"m":64' in bundle.read_text().replace(" ", "").replace("\\", "")
+    assert done.code == 0 and "wrote 1 measurement to" in done.out and '"m":64' in bundle.read_text().replace(" ", "").replace("\\", "")
 
 
 def test_a_cache_that_is_not_there_yet_is_said(tune: Tune, filled: Path, tmp_path: Path) -> None:
