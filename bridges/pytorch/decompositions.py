@@ -13,6 +13,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._decomp import decompositions as of_pytorch
 from torch.nn import functional as F
 
+from .grid_sampling import sampled, sampled_gradients
 from .operators.table import overload
 
 WHOLE = [
@@ -60,6 +61,8 @@ def decompositions() -> dict[Any, Any]:
     own = {"_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances, "_cdist_backward": distances_gradient}
     own |= {"index_add": index_add, "diagonal_scatter": diagonal_scatter}
     own |= {"_embedding_bag_backward": bags_gradient, "_embedding_bag_per_sample_weights_backward": bag_weights_gradient}
+    own |= {"full_like": full_like, "zeros_like": zeros_like, "ones_like": ones_like}
+    own |= {f"grid_sampler_{n}d": sampled for n in (2, 3)} | {f"grid_sampler_{n}d_backward": sampled_gradients for n in (2, 3)}
     return found | {overload(name): function for name, function in own.items()}
 
 
@@ -175,6 +178,27 @@ def index_add(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tens
         torch._check(list(source.shape) == fits, lambda: f"index_add: the source is {list(source.shape)}; give {fits}")
     torch._check(x.dtype == source.dtype, lambda: f"index_add: {x.dtype} and a source of {source.dtype}; give one type")
     return decomposition_table[overload("index_add")](x, dim, index, source, alpha=alpha)
+
+
+def full_like(x: torch.Tensor, value: Any, **how: Any) -> Any:
+    """An array of one number in the shape of x. It reads nothing, so the forward pass does not keep it for the backward pass. (An x that is
+    not contiguous says how the array lies.)"""
+    layout = how.pop("layout", None) or x.layout
+    if layout is not torch.strided or how.pop("memory_format", None) not in (None, torch.preserve_format, torch.contiguous_format):
+        return NotImplemented
+    if not x.is_contiguous():
+        return NotImplemented
+    return torch.full(x.shape, value, dtype=how.get("dtype") or x.dtype, device=how.get("device") or x.device)
+
+
+def zeros_like(x: torch.Tensor, **how: Any) -> Any:
+    """As `full_like`."""
+    return full_like(x, 0, **how)
+
+
+def ones_like(x: torch.Tensor, **how: Any) -> Any:
+    """As `full_like`."""
+    return full_like(x, 1, **how)
 
 
 def diagonal_scatter(x: torch.Tensor, src: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:

@@ -139,15 +139,22 @@ def index_reduce(out: Any, /, x: Tensor, dim: int, index: Tensor, source: Tensor
 
 @operator("scatter.value", "scatter.src")
 def scatter(out: Any, /, x: Tensor, dim: int, index: Tensor, src: Any) -> Any:
-    """One element a row put at its place."""
-    dim %= max(x.ndim, 1)
-    if not x.ndim or index.shape[dim] != 1 or (isinstance(src, Tensor) and src.shape != index.shape):
-        refuse("scatter of several elements a row")
+    """Elements put at places along one axis, the last where several have one place."""
+    if not x.ndim or (isinstance(src, Tensor) and src.shape != index.shape):
+        refuse("scatter of a part of the elements")
+    dim %= x.ndim
     if any(a != b for i, (a, b) in enumerate(zip(x.shape, index.shape, strict=True)) if i != dim):
         refuse("scatter of a part")
+    place = strict(index, x, dim)
     own = [1] * x.ndim
-    own[dim] = x.shape[dim]
-    return xp.where(xp.arange(x.shape[dim]).reshape(tuple(own)) == strict(index, x, dim), as_tensor(src, out), x)
+    if index.shape[dim] == 1:
+        own[dim] = x.shape[dim]
+        return xp.where(xp.arange(x.shape[dim]).reshape(tuple(own)) == place, as_tensor(src, out), x)
+    own[dim] = index.shape[dim]
+    ordinal = xp.arange(1, index.shape[dim] + 1, dtype="int32").reshape(tuple(own)).expand(tuple(index.shape))
+    last = Tensor.of(scattered(ordinal.node, Scattered.along("max", index.shape, dim), (Tensor.of(place.node).node,), x.shape))
+    taken = src.take_along_axis((last - 1).clip(0, index.shape[dim] - 1), axis=dim) if isinstance(src, Tensor) else as_tensor(src, out)
+    return xp.where(last > 0, taken, x)
 
 
 @operator("slice_scatter")
