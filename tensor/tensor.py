@@ -145,10 +145,10 @@ class Tensor(TensorHandle):
     tril, triu = lifted(tril), lifted(triu)
 
     def view(self, *shape: Any) -> Tensor:
-        """`reshape`; of the tensor's own type, as NumPy has it, itself once more. Complex numbers as their parts, which follow each other in
+        """`reshape`; without a shape or of the tensor's own type, as NumPy has it, itself once more. Complex numbers as their parts, which follow each other in
         the last dimension, and the other way round, are values. Raises UsageError for other types."""
         if len(shape) != 1 or not (isinstance(shape[0], (type, str)) or hasattr(shape[0], "kind")):
-            out: Tensor = self.reshape(*shape)
+            out: Tensor = self.reshape(*(shape or self.shape))
             return out
         kind = dtype_of(shape[0])
         if Z.COMPLEX.get(self.dtype) is kind and self.shape and self.shape[-1] % 2 == 0:

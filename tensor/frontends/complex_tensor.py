@@ -21,7 +21,7 @@ from ..ops.complex_numbers import COMPLEX, ComplexParts, apart, as_complex, asty
 from ..ops.movement import broadcast_to
 from ..running.assignment import lock_of
 from ..running.buffers import TYPES
-from ..running.current_capture import current, thread
+from ..running.current_capture import thread
 from ..running.numpy_share import kernels_only
 from ..tensor import Tensor
 from ..trees import CONTAINERS
@@ -147,7 +147,7 @@ class ComplexTensor(Tensor):
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("a tensor without dimensions cannot be iterated over")
-        return iter(self.unstack()) if current() is not None else (self[i] for i in range(self.shape[0]))
+        return map(self.__getitem__, range(self.shape[0]))
 
 
 def _pairs_at(known: Array, key: Any) -> Array | None:

@@ -5,8 +5,9 @@ profile counts that. Either way the results are tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from inspect import Parameter, signature
+from itertools import pairwise
 from typing import Any
 
 from ...ir.dtypes import bool_
@@ -92,11 +93,13 @@ def array_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     """A function of NumPy's of arguments among which are tensors."""
     name = _name(function)
     out = kwargs.get("out")
-    if name in WRITES and isinstance(args[0], TensorHandle):
-        array = args[0].numpy().copy()
-        function(array, *_arrays(args[1:]), **_arrays(dict(kwargs)))
-        args[0].assign(array)
-        return None
+    if name in WRITES:
+        first, *rest = _signature(function).bind(*args, **kwargs).arguments.items()
+        if isinstance(first[1], TensorHandle):
+            array = first[1].numpy().copy()
+            function(array, **{n: _arrays(v) for n, v in rest})
+            first[1].assign(array)
+            return None
     special = SPECIAL.get(name)
     try:
         if special is not None:
@@ -275,6 +278,29 @@ def where(condition: Any, *values: Any) -> Any:
 _chosen = lifted(E.where)
 
 
+def _cut(ary: Any, indices_or_sections: Any, axis: int = 0, equal: bool = False) -> Any:
+    """Parts along a dimension, which are views: between places, or so many of almost equal length (`equal`: of equal length)."""
+    x, (places, d) = _tensor(ary), _arrays([indices_or_sections, axis])
+    n = x.shape[d]
+    if not isinstance(n, int):
+        raise _NoTwin
+    if hasattr(places, "__len__"):
+        bounds = [0, *(int(p) for p in places), n]
+    else:
+        size, more = divmod(n, int(places))
+        if equal and more:
+            raise UsageError(f"split of {list(x.shape)} into {places} parts: {n} elements do not divide")
+        bounds = [i * size + min(i, more) for i in range(int(places) + 1)]
+    before = (slice(None),) * (d % x.ndim)
+    return [x[(*before, slice(i, j))] for i, j in pairwise(bounds)]
+
+
+def _at_least(rank: int, *given: Any) -> Any:
+    """Tensors with dimensions of size 1 in front, to a rank of 1 or 2: views."""
+    found = [x if x.ndim >= rank else x.reshape(*(1,) * (rank - x.ndim), *x.shape) for x in map(_tensor, given)]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
 def _transpose(a: Any, axes: Any = None) -> Any:
     return _tensor(a).permute(*(axes or ()))
 
@@ -348,6 +374,9 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "shape": lambda a: a.shape, "ndim": lambda a: a.ndim, "iscomplexobj": lambda x: x.dtype.kind == "c", "isrealobj": lambda x: x.dtype.kind != "c",
     "size": lambda a, axis=None: a.size if axis is None else a.shape[axis],
     "real": lambda val: val.real, "imag": lambda val: val.imag, "angle": lambda z, deg=False: _degrees(_lifted(Z.angle)(z), deg),
+    "array_split": _cut, "split": partial(_cut, equal=True), "vsplit": lambda ary, indices_or_sections: _cut(ary, indices_or_sections, 0, True),
+    "hsplit": lambda ary, indices_or_sections: _cut(ary, indices_or_sections, min(1, _tensor(ary).ndim - 1), True),
+    "atleast_1d": partial(_at_least, 1), "atleast_2d": partial(_at_least, 2), "dsplit": lambda ary, indices_or_sections: _cut(ary, indices_or_sections, 2, True),
     "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None: (
         _lifted(L.trace)(a, offset=offset, dtype=dtype) if a.ndim == 2 and {axis1 % 2, axis2 % 2} == {0, 1} and axis1 % 2 == 0 else _no_twin()
     ),

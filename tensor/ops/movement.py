@@ -80,7 +80,7 @@ def matrix_transpose(x: TensorNode, /) -> TensorNode:
     return transposed(x)
 
 
-def swapaxes(x: TensorNode, a: int, b: int) -> TensorNode:
+def swapaxes(x: TensorNode, a: int, b: int, /) -> TensorNode:
     """Dimensions `a` and `b` change places."""
     order = list(range(len(x.shape)))
     i, j = (dims(x, d, "swapaxes")[0] for d in (a, b))

@@ -173,6 +173,19 @@ def test_a_captured_function_converts_to_the_type_that_numbers_have() -> None:
         assert tw.jit(f)(Tensor(z)).shape == z.shape
 
 
+def test_a_captured_function_writes_to_rows_that_it_goes_through() -> None:
+    def f(x: Any) -> Any:
+        x = x + 0
+        first, *rest = x
+        first[:] = rest[0]
+        for row in rest:
+            row[0] = 1
+        return x
+
+    z = numbers(3, 5)
+    same(tw.jit(f), z, known=f)
+
+
 def test_types_and_what_complex_numbers_do_not_have() -> None:
     assert xp.isdtype(xp.complex64, "complex floating") and xp.isdtype(xp.complex64, "numeric")
     assert xp.result_type(xp.complex64, xp.float64) is xp.complex128 and xp.result_type(xp.float32, 1j) is xp.complex64

@@ -128,6 +128,28 @@ def test_functions_of_integers(name: str, kind: str) -> None:
     same(INTEGERS[name](Tensor(array)), INTEGERS[name](array))
 
 
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "swapaxes": lambda x: np.swapaxes(x, 0, 1)[::-2], "split": lambda x: np.split(x, [1, 3])[1], "array_split": lambda x: np.array_split(x, 3, axis=1)[0],
+    "vsplit": lambda x: np.vsplit(x[:4], 2)[1], "hsplit": lambda x: np.hsplit(x, [2])[1], "split backwards": lambda x: np.split(x, 7, axis=-1)[6],
+    "atleast_2d": lambda x: np.atleast_2d(x[1]), "atleast_1d": lambda x: np.atleast_1d(x, x[0])[1], "view": lambda x: x.view(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_written_to_a_part_is_written_to_the_whole(name: str) -> None:
+    array, tensor = A.copy(), Tensor(A.copy())
+    for x in (array, tensor):
+        PARTS[name](x)[...] = 7.0
+    same(tensor, array)
+    same(tw.jit(lambda x: PARTS[name](x) * 1.0)(Tensor(A)), PARTS[name](A))
+
+
+def test_functions_that_write_take_their_arguments_by_name() -> None:
+    tensor = Tensor(A.copy())
+    np.copyto(src=4.0, dst=tensor, where=A > 0)
+    same(tensor, np.where(A > 0, 4.0, A))
+
+
 def test_twins_are_lazy_and_others_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_SMALL", "0")
     assert np.sum(Tensor(A), axis=0).node.data is None and np.exp(Tensor(A)).node.data is None
