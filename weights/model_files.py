@@ -175,7 +175,13 @@ def _gguf(found: Checkpoint) -> ModelFile:
         }
         config["n_positions"] = config.get("max_position_embeddings")
     tensors = found.renamed({_renamed(found.path, family, n): n for n in found if n != "rope_freqs.weight"}, config)
-    return ModelFile(found.path, config, tensors, partial(from_gguf, found.path, data))
+    return ModelFile(found.path, config, tensors, partial(_gguf_tokenizer, found.path))
+
+
+def _gguf_tokenizer(path: str) -> Tokenizer:
+    """Made of metadata that is read again: the texts of all tokens take a tenth of a small model's memory, and most of its life nobody needs
+    them."""
+    return from_gguf(path, read_gguf(path).metadata)
 
 
 def _scaling(path: str, said: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,23 @@ def test_byte_pairs_from_a_folder_and_from_gguf(tmp_path: Path) -> None:
         weights.tokens.from_gguf("a.gguf", data | {"tokenizer.ggml.pre": "mystery"})
     with pytest.raises(tw.UsageError, match="its tokenizer is 'wordpiece'"):
         weights.tokens.from_gguf("a.gguf", data | {"tokenizer.ggml.model": "wordpiece"})
+
+
+def test_texts_of_tokens_are_kept_only_in_the_tokenizer(tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([f"t{i}" for i in range(10000)])
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    weights.open_model(tmp_path / "a.gguf")  # (what is imported by the first one stays)
+    tracemalloc.start()
+    try:
+        model = weights.open_model(tmp_path / "a.gguf")
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000 and model.tokenizer().decode([7, 9]) == "t7t9"
 
 
 def test_digits_are_cut_as_the_model_was_taught() -> None:
