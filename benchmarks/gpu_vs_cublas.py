@@ -49,7 +49,7 @@ from tilewright.named_kernels import get as kernel_def
 from tilewright.named_kernels import make
 from tilewright.opts import short
 from tilewright.plan import compile
-from tilewright.plan.copying_executable import Copying
+from tilewright.plan.compiled_kernel import Copying
 from tilewright.search import Result
 
 BURST = 10

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from tilewright.search import strategy as strategies
-from tilewright.search.bench.simulation import simulate
+from tilewright.search.bench.scores import simulate
 from tilewright.search.bench.space_files import load
 from tilewright.search.outlook import Outlook
 from tilewright.search.space import Space

@@ -114,7 +114,7 @@ def duel(path: Path, check: str, a: dict[str, str], b: dict[str, str]) -> float:
     from tilewright.search.budget import Budget
     from tilewright.search.task import TuneRequest
     from tilewright.sources import t1
-    from tilewright.sources.configurations import schedule
+    from tilewright.sources.building import schedule
     from tilewright.sources.source_task import resolved
 
     if a == b:

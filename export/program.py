@@ -17,8 +17,7 @@ from ..devices import get
 from ..ir.dtypes import FORMATS, DType
 from ..ir.errors import UsageError
 from ..ir.index import bounds, upper
-from ..ir.kernel import Kernel
-from ..ir.kernel_text import kernel_text
+from ..ir.kernel import Kernel, kernel_text
 from ..ir.node import Node
 from ..opts import Opt, parse, short
 from ..targets.table import entry

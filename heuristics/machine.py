@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ..targets.traits import of_cpu
+from ..targets.target import of_cpu
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -346,8 +346,6 @@ class Caches:
     """Seconds to hand out a chunk of work items to one of several threads."""
     item_alone: float = 1.5e-9
     """Seconds to go on to the next work item, where there is one thread."""
-    owned: float = 3.0
-    """Cycles to read an index and compare it with the rows that an item owns (OWN)."""
 
     def dispatch(self, items: float, threads: int) -> float:
         """Seconds to hand out a phase's work items: several threads are woken, and take them in chunks (`devices/cpu/pool.py`)."""
@@ -408,22 +406,12 @@ class Dots:
 
     broadcast: float = 0.4
     """What broadcasting a group takes from the products, in arithmetic instructions."""
-    shifted: float = 2.4
-    """The same for signed bytes that were not staged: their offset is added after each broadcast."""
-    gathered: float = 2.0
-    """Loads for each element of a group that is put together one by one."""
-    masked: float = 2.5
-    """Loads of a group under a mask."""
     held: int = 3
     """Registers for the operands of an instruction that reads its panel from memory."""
     narrow: int = 2
     """Registers more for each further instruction that stands in for one row of the table."""
     grouped: float = 2.0
     """Cycles to fill a group of a panel whose elements lie together."""
-    woven: float = 0.2
-    """Cycles an element to fill a panel from rows that are woven as vectors."""
-    single: float = 1.6
-    """Cycles an element to fill a panel one by one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from ..ir.body import Reduce, Scan
 from ..ir.buffer import load_parts
-from ..ir.html_text import table
+from ..ir.kernel import table
 from ..ir.node import Node
 from .axis_plan import Part
 from .nests import FoldItem, Nest, flat

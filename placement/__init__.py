@@ -6,8 +6,7 @@ from .errors import PlanError
 from .handcrafted import SCHEDULES, generate
 from .kernel_prices import KernelPrices
 from .model_graphs import TransformerSize, perceptron, transformer
-from .pipeline_costs import Link, PartCosts, PipelineCosts, equal_parts
-from .pipeline_schedule import PipelineSchedule
+from .pipeline_schedule import Link, PartCosts, PipelineCosts, PipelineSchedule, equal_parts
 from .planner import DevicePlan, Model, plan
 from .schedule_search import FoundSchedule, search_schedule
 from .shard_graph import ShardArray, ShardGraph, ShardOp

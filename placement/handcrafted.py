@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 from .errors import PlanError
 from .list_schedule import ListProblem, ListScheduler, StageRules, periodic
-from .pipeline_costs import PartCosts, equal_parts
-from .pipeline_schedule import MOST, Block, PipelineSchedule, Place, StageOp, made, one_way, v_shaped
+from .pipeline_schedule import MOST, Block, PartCosts, PipelineSchedule, Place, StageOp, equal_parts, made, one_way, v_shaped
 
 MOST_STAGES, MOST_MICROBATCHES = 1024, 65536
 

@@ -15,9 +15,9 @@ from typing import Any
 from ..files import folders
 from ..files.write_file import replace as write
 from .collectives import MeshAxis
-from .device_orders import Slow
 from .errors import PlanError
-from .pipeline_costs import Link
+from .list_schedule import Slow
+from .pipeline_schedule import Link
 
 MEASURED = ("send", "all-reduce", "all-gather", "reduce-scatter")
 RESOURCES = ("compute", "memory", "network")

@@ -14,8 +14,7 @@ from typing import Any
 from .errors import PlanError
 from .handcrafted import applicable
 from .list_schedule import FixedOrder, ListProblem, ListScheduler, StageRules, periodic
-from .pipeline_costs import PipelineCosts
-from .pipeline_schedule import one_way, v_shaped
+from .pipeline_schedule import PipelineCosts, one_way, v_shaped
 from .simulator import Timeline, simulate
 
 LAYOUTS = {"one-way": one_way, "v": v_shaped}

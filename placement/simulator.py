@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .errors import PlanError
-from .pipeline_costs import PipelineCosts
-from .pipeline_schedule import Block, PipelineSchedule, Place, StageOp
+from .pipeline_schedule import Block, PipelineCosts, PipelineSchedule, Place, StageOp
 
 Transfer = Callable[[StageOp, Place, Place], float]
 """Seconds from the end of an operation at a place until its result is at the next place."""

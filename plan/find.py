@@ -23,8 +23,7 @@ from ..ir.rewriter import resized, without_aliases
 from ..log import logger
 from . import identity, usage
 from .artefacts import Artefacts, build, render
-from .compiled_kernel import CompiledKernel, SizePart
-from .copying_executable import Copying
+from .compiled_kernel import CompiledKernel, Copying, SizePart
 from .first_use_check import FirstUse, passed, wanted
 from .resolve import UNPIN, Choice, Plan, halved, measured, plan_of_opts, resolve
 from .size_trees import parts_of, symbolic_tree

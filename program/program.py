@@ -52,7 +52,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
 from ..ir.dtypes import DType
-from ..ir.html_text import text
+from ..ir.kernel import text
 from ..ir.node import Node
 from .hopper import HopperAttr, TensorMap
 from .ops import HOPPER

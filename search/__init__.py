@@ -20,7 +20,7 @@ from .strategy import DEFAULT, Strategy, create, names, register, seconds
 
 if TYPE_CHECKING:
     from .api import Interrupted, tune
-    from .bench.simulation import Recording
+    from .bench.scores import Recording
     from .run_state import Start
     from .tuning_run import TuningRun
 

@@ -172,7 +172,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The answer as a table, in a notebook."""
-        from ..ir.html_text import folded, table, text
+        from ..ir.kernel import folded, table, text
 
         if self.t_min is None:
             return table([("answer", self.message or "nothing valid was found")], title=_title(self))

@@ -25,8 +25,7 @@ from ..measure.processes import process
 from ..measure.processes.process import Slots
 from ..measure.processes.protocol import Channel
 from ..measure.roofline import MOST_SETS
-from .building import CheckedSource, build
-from .configurations import schedule
+from .building import CheckedSource, build, schedule
 from .source_device import SourceDevice
 from .source_spec import CheckSpec, SourceArgument, SourceSpec, make, scalar, split_reference
 

@@ -33,8 +33,7 @@ from ..search.task import CachedAnswer, TuneRequest
 from ..search.warm_start import answer, stored
 from ..targets.free_memory import require_room
 from . import building
-from .building import CheckedSource, flags_of, plain_text
-from .configurations import ParameterEngine, ParameterNames, schedule, texts
+from .building import CheckedSource, ParameterEngine, ParameterNames, flags_of, plain_text, schedule, texts
 from .parameters import text_of
 from .reading import SpecSettings, spec_of
 from .source_device import SourceDevice

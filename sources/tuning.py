@@ -13,8 +13,7 @@ from ..opts import parse
 from ..search.api import carried_out, opened
 from ..search.progress import Progress, shown
 from ..search.task import OnInterrupt, TuneRequest
-from .building import flags_of, plain_text
-from .configurations import schedule, texts
+from .building import flags_of, plain_text, schedule, texts
 from .parameters import Value
 from .source_spec import SourceSpec
 from .source_task import SourceSettings, resolved

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..files.folders import remembered
 from ..ir.errors import DeviceError
-from .cgroups import groups, read
+from .free_memory import groups, read
 from .table import entry, lookup, vector_shape
 from .target import Target
 

@@ -14,7 +14,7 @@ from .graph.primitives import host
 from .graph.source_lines import at, user_line
 from .graph.symbolic_sizes import most
 from .lift import one_device
-from .running.effects import PRINT, after_others, effects
+from .running.current_capture import PRINT, after_others, effects
 from .running.observers import looking_for_nans
 from .tensor import Tensor
 from .trees import flatten, unflatten

@@ -9,7 +9,7 @@ from .leaves import array_class, leaf
 from .running import buffers
 from .running.assignment import lock_of
 from .running.current_capture import thread
-from .running.numpy_share import ENVIRONMENT, SMALL, kernels_only
+from .running.numpy_evaluation import ENVIRONMENT, SMALL, kernels_only
 from .running.observers import WATCH
 from .running.pools import COUNTED, POOLED_FROM
 from .views import BASIC, Sliced, basic, link

@@ -24,7 +24,7 @@ from .ops.complex_numbers import ComplexParts, apart, complex_rule, is_complex, 
 from .ops.elementwise import multiply
 from .running.assignment import lock_of
 from .running.current_capture import check_captured, current, thread
-from .running.numpy_share import SMALL_ARRAY, kernels_only
+from .running.numpy_evaluation import SMALL_ARRAY, kernels_only
 from .running.realise import realise
 from .views import at_once, write, written
 

@@ -34,8 +34,7 @@ from .ops.joining import stack as joined
 from .running import buffers
 from .running.buffers import TensorBuffer
 from .running.compiled_kernels import compiled_kernel_for
-from .running.current_capture import capturing, current
-from .running.effects import collecting
+from .running.current_capture import capturing, collecting, current
 from .running.observers import timed
 from .running.pools import rooms_of
 from .running.realise import install

@@ -36,7 +36,7 @@ from .running import buffers
 from .running.assignment import assign, followed, lock_of
 from .running.buffers import TensorBuffer
 from .running.current_capture import current, thread
-from .running.numpy_share import ENVIRONMENT, SMALL, kernels_only
+from .running.numpy_evaluation import ENVIRONMENT, SMALL, kernels_only
 from .running.observers import WATCH
 from .running.pools import COUNTED, POOLED_FROM
 

@@ -273,7 +273,7 @@ def program(found: Sequence[BitCase], target: Target) -> Program:
 
 def on_device(device: Device) -> Run:
     """Runs text on a device."""
-    from tilewright.plan.copying_executable import Copying
+    from tilewright.plan.compiled_kernel import Copying
 
     def execute(source: Source, arrays: Mapping[str, Array]) -> None:
         memory = device.memory()

@@ -19,8 +19,8 @@ from onnx import ModelProto, ValueInfoProto
 from ...ir.errors import UsageError
 from ...log import logger
 from ...tensor import Tensor, Var, jit
+from ...tensor.capture.bindings import given_arrays
 from ...tensor.capture.compiled_function import CompiledFunction
-from ...tensor.capture.given_outputs import given_arrays
 from ...tensor.capture.jit import Jitted
 from .element_types import NUMPY, PLAIN, Array, as_tensor, code_of, in_memory, storage, type_name, unstored
 from .evaluation import RANDOM, Values, by_numpy, evaluate

@@ -162,7 +162,7 @@ def _about(k: KernelFacts, tensors: dict[int, TensorFacts]) -> list[tuple[str, s
 
 def _inside(out: Console, args: Namespace, kernel: Kernel) -> None:
     if args.expr:
-        from ...ir.kernel_text import kernel_text
+        from ...ir.kernel import kernel_text
 
         out.print(kernel_text(kernel).rstrip(), soft_wrap=True)
     if args.nest:

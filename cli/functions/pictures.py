@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from ...ir.kernel_text import kernel_text
+from ...ir.kernel import kernel_text
 from ..terminal.style import bytes_text
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 def run(args: Namespace) -> int:
     """Simulate it, say what it costs, and write what is asked for."""
     from ...placement import drawings
-    from ...placement.pipeline_costs import PartCosts, equal_parts
+    from ...placement.pipeline_schedule import PartCosts, equal_parts
     from ...placement.simulator import simulate
 
     times = numbers(args.times or "1,1,1,0", 4, "--times", "18.5,18.1,9.3,0.6: milliseconds of F, B, W and a transfer")

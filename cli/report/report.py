@@ -234,7 +234,7 @@ def _more(r: Row) -> Iterator[tuple[str, float, str]]:
 
 def _configuration(r: Row) -> dict[str, Any]:
     """What was chosen: of a source its parameters' values by name, of a kernel its schedule and what it is a schedule of."""
-    from ...sources.configurations import chosen
+    from ...sources.building import chosen
 
     opts = json.loads(r.opts_display)
     values = chosen(opts)

@@ -419,7 +419,7 @@ class _Made:
 
     def kernel(self) -> str:
         """Values over axes, and the form under which caches know it."""
-        from ...ir.kernel_text import kernel_text
+        from ...ir.kernel import kernel_text
         from ...ir.normal_form import canonical
 
         form = canonical(self.made_of)
@@ -429,7 +429,7 @@ class _Made:
         """The rules that gave the kernel its normal form, and what each changed."""
         from difflib import ndiff
 
-        from ...ir.kernel_text import kernel_text
+        from ...ir.kernel import kernel_text
         from ...ir.normal_form import applied
 
         out: list[str] = []

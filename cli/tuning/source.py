@@ -171,8 +171,7 @@ def _joined(flag: str, value: str) -> list[str]:
 
 def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
     """The files that were asked for."""
-    from ...sources.building import plain_text
-    from ...sources.configurations import texts
+    from ...sources.building import plain_text, texts
 
     if args.json:
         values = texts(result.opts) if result.found else None
@@ -195,8 +194,7 @@ BUILT = 12
 
 def _build_only(args: Namespace, spec: SourceSpec) -> int:
     """Build the untuned configuration and some drawn ones; 4 where one does not build."""
-    from ...sources.building import CheckedSource, build
-    from ...sources.configurations import schedule
+    from ...sources.building import CheckedSource, build, schedule
     from ...sources.source_device import SourceDevice
     from ...sources.source_spec import DEVICES
 

@@ -33,7 +33,7 @@ from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
 from ..cache_sets import SetUse, set_use
 from ..machine import DEFAULT, Bandwidth, Caches, Core, MachineModel, machine_of
-from .arithmetic import compute_cycles, weave
+from .arithmetic import compute_cycles
 from .gpu.gpu_estimate import estimate_gpu
 from .loads import copy_cycles, jump_cycles
 from .loop_bodies import one_body, trips
@@ -344,8 +344,10 @@ class Traffic:
             last = plan.parts[-1][0]
             consecutive = ix.parts(plan.index[-1])[0].get(last.var) == 1
         lanes = s.target.lanes(plan.dtype) if consecutive else 1.0
-        woven = weave(s, plan, self.machine.dots)
-        per = plan.elements / lanes * (caches.copied if consecutive else caches.copied_across) if woven is None else plan.elements * woven
+        if plan.order == "panel" and plan.parts and plan.parts[-1][0].kind == "dot":
+            per = plan.elements * self.machine.dots.grouped / plan.parts[-1][0].trips
+        else:
+            per = plan.elements / lanes * (caches.copied if consecutive else caches.copied_across)
         whole = buffer_bytes(plan.buffer.shape, plan.buffer.dtype.size)
         # (as what is not staged: the first time it comes from memory)
         once = trips(around) * plan.bytes - whole < whole and whole > s.target.l2
@@ -416,7 +418,6 @@ def owned_work(s: Scheduled, nest: Nest, compute: float, dram: float, costs: Cac
     axis, d, rows = nest.store.own
     shape = [ix.upper(size) for size in nest.store.buffer.shape]
     blocks = axis.arg.extent
-    outside = prod(p.trips for p in s.loops(nest) if p.axis in axes_of(nest.mask))
     read = 0.0
     for n in nest.nodes:
         if n.op == "load":
@@ -427,7 +428,7 @@ def owned_work(s: Scheduled, nest: Nest, compute: float, dram: float, costs: Cac
     size = nest.store.buffer.dtype.size
     moved = float(costs.written) * size * prod(ix.upper(a.arg.extent) for a in nest.axes if a is not axis)
     near = costs.written * size * rows * prod(shape) // shape[d] <= s.target.l2 and nest.store.buffer.name not in s.nt
-    return compute / blocks + costs.owned * outside, read + moved / (costs.l3 if near else dram)
+    return compute / blocks, read + moved / (costs.l3 if near else dram)
 
 
 # early exits ------------------------------------------------------------------------------------------------

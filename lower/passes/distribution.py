@@ -16,7 +16,7 @@ from ...program.facts import DefUse
 from ...program.ops import ACCESSES, DIVIDES, FREE, OPS
 from ...program.program import Block, For, Instr, Mem, Program, Stmt, Val, bodies, defined, operands, statements, touched
 from ...targets import Target
-from .straight_runs import drop_unread
+from .scheduling import drop_unread
 
 ROWS = 8
 """Rows from which a loop before them pays."""

@@ -19,7 +19,7 @@ from functools import cached_property
 from ...program.facts import DefUse
 from ...program.ops import OPS, READS
 from ...program.program import Attr, Instr, Mem, Number, Program, Val
-from .straight_runs import before, each_run
+from .scheduling import before, each_run
 
 LONGEST = 4
 """Components of a group that stores weave."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...ir.dtypes import DType, index
 from ...program.facts import DefUse, Facts, Rule, lifted
 from ...program.program import Block, For, Instr, Program, Stmt, Val, bodies, statements
-from .straight_runs import drop_unread, replace_value
+from .scheduling import drop_unread, replace_value
 
 MOST = 4
 """Vectors that a loop carries so at most: each takes a register."""

@@ -16,7 +16,7 @@ from ...ir.dtypes import int32
 from ...opts.analysis.dot_instructions import NARROW
 from ...program.facts import DefUse
 from ...program.program import Block, For, Instr, Program, Val, bodies
-from .straight_runs import drop_unread, replace_value
+from .scheduling import drop_unread, replace_value
 
 
 @dataclass(slots=True)

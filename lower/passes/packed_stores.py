@@ -15,7 +15,7 @@ from ...ir.dtypes import DType, float16, float32
 from ...program.facts import DefUse
 from ...program.program import Instr, Mem, Program, Val
 from ...targets import Target
-from .straight_runs import before, each_run
+from .scheduling import before, each_run
 
 Fits = Callable[[Instr, Val], bool]
 """Whether a store of what is narrowed from a value may be joined with others."""

@@ -29,7 +29,7 @@ def prepare(job: dict[str, Any]) -> tuple[Executable, Callable[[int], list[float
     from ...named_kernels import make
     from ...opts.opt import parse
     from ...plan import compile, empty
-    from ...plan.copying_executable import Copying
+    from ...plan.compiled_kernel import Copying
     from ..inputs import generate, shape
 
     device = get(job["spec"])

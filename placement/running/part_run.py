@@ -11,9 +11,8 @@ import numpy as np
 
 from ..shard_graph import ShardOp
 from ..shardings import Layout, local_shape
-from .mesh_ranks import MeshRanks
 from .op_meanings import by_kernel, evaluate
-from .ranks import Ranks
+from .ranks import MeshRanks, Ranks
 from .run_spec import PlannedRun
 
 Array = Any

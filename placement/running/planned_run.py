@@ -21,11 +21,10 @@ from ..shard_graph import ShardOp
 from ..shard_search import ShardPlan
 from ..shardings import local_shape
 from ..transfers import Crossing, crossing, within
-from .mesh_ranks import MeshRanks
 from .op_meanings import by_kernel, evaluate
 from .part_run import PartRun, drawn, stepped
 from .rank import Whereabouts, as_rank
-from .ranks import Alone, Ranks
+from .ranks import Alone, MeshRanks, Ranks
 from .run_spec import PlannedRun
 
 Array = Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ..network import Network
-from ..pipeline_costs import PartCosts, PipelineCosts
+from ..pipeline_schedule import PartCosts, PipelineCosts
 from ..planner import DevicePlan, once
 from ..shard_graph import ShardGraph
 from ..shard_search import at_sizes, on_one_device, priced

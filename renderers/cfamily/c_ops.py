@@ -17,7 +17,7 @@ from ...program.program import Instr, Val
 from ...targets.languages import Language
 from . import c_memory
 from .c_emitter import CFamilyEmitter, Table, atom
-from .c_half import narrow, round_to_odd, widen
+from .c_helpers import narrow, round_to_odd, widen
 from .c_types import MASKS, UNSIGNED, form, unsigned
 
 

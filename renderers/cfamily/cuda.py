@@ -19,7 +19,7 @@ from ...targets.languages import language
 from ...targets.table import rates_of
 from ...targets.target import Target
 from ...targets.tensor_rows import COEFFICIENTS, FAR
-from . import c_half, c_ops, cuda_hopper, cuda_tensor
+from . import c_helpers, c_ops, cuda_hopper, cuda_tensor
 from .c_emitter import GroupEmitter, Table, atom, prelude
 from .c_memory import VectorAccess, address
 from .cuda_hopper import HopperEmitter
@@ -190,7 +190,7 @@ class CudaEmitter(HopperEmitter, AsyncCopies, GroupEmitter):
         return f"{self.need('exp2_approx', f'{self.INLINE}float exp2_approx(float x) {{{chr(10)}{body}{chr(10)}}}')}({x})"
 
     def native_half(self, way: str, name: str, x: str, width: int) -> str | None:
-        plain = c_half.plain(self, way, name, 1)
+        plain = c_helpers.plain(self, way, name, 1)
         if FORMATS[name].size == 8:
             return self._native_8bit(way, name, x, plain)
         source, result = ("h", "f") if way == "widen" else ("f", "h")

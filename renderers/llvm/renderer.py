@@ -11,7 +11,7 @@ from ...ir.dtypes import bool_
 from ...ir.errors import BuildError
 from ...program.program import Block, For, If, Instr, Phase, Program, Val, statements
 from ...targets.target import Target
-from . import gathers, llvm_memory, llvm_ops
+from . import llvm_memory, llvm_ops
 from .llvm_emitter import LlvmEmitter, symbol, type_of
 from .llvm_memory import broadcast_addresses, broadcasts, read_inside, stored_choices, updated_addresses
 
@@ -32,12 +32,12 @@ def render(program: Program, target: Target) -> str:
     """The module's text. Raises BuildError for a Program with an operation this renderer must not see."""
     functions: list[str] = []
     declared: dict[str, str] = {}
-    indices = gathers.indices(program)
-    pairs = gathers.pairs(program, indices)
+    indices = llvm_memory.indices(program)
+    pairs = llvm_memory.pairs(program, indices)
     single = updated_addresses(program) if target.guesses_by_registers else set[Val]()
     single |= broadcast_addresses(program) if target.broadcasts_operands else set()
     chosen = stored_choices(program) if target.stores_slowly_by_masks else set[Val]()
-    facts = indices, pairs, single, chosen, gathers.read_anywhere(program, indices)
+    facts = indices, pairs, single, chosen, llvm_memory.read_anywhere(program, indices)
     for i, phase in enumerate(program.phases):
         functions += PhaseWriter(program, target, declared, *facts).phase(program.signature.entry(i), phase)
     head = [f"; {program.name} for {target.name}"]

@@ -15,8 +15,7 @@ from ..graph import primitives as P
 from ..graph.captured_numbers import NumberTape, captured, number_at
 from ..graph.nodes import HostCall, Slot, TensorNode, make, walk
 from ..running.buffers import BufferCell, TensorBuffer
-from ..running.current_capture import Capture, SizeCheck, capturing, outside
-from ..running.effects import collecting
+from ..running.current_capture import Capture, SizeCheck, capturing, collecting, outside
 from ..running.realise import realise
 from ..tensor import Tensor
 from ..trees import Structure, flatten

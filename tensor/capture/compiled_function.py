@@ -24,11 +24,10 @@ from ..running.pools import rooms_of
 from ..tensor import Tensor
 from ..trees import unflatten
 from ..views import met, relatives
-from .bindings import Bindings
+from .bindings import Bindings, check_fits, copied_into, places_for, tensors_on
 from .call_arguments import Arguments, memory
 from .call_sequence import CallSequence, LinkedCall
 from .capture import ArraySource, CapturedGraph
-from .given_outputs import check_fits, copied_into, places_for, tensors_on
 from .kernel_lookup import FoundKernel
 from .linked_loops import count_kernels, with_executable
 from .memory_plan import PlacedCalls, StatePlan

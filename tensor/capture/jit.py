@@ -24,11 +24,10 @@ from ..running.observers import NANS
 from ..running.pools import rooms_of
 from ..tensor import Tensor
 from ..trees import flatten, tree_map, unflatten
-from .bindings import bindings_of
+from .bindings import bindings_of, copied_into, given_arrays
 from .call_arguments import Arguments, CallLayout, Static, read
 from .capture import CapturedGraph, capture
 from .compiled_function import CompiledFunction, report
-from .given_outputs import copied_into, given_arrays
 from .graph_compiler import compiled
 from .jit_options import JitOptions, collect
 from .quick_calls import MOST_PROGRAMS, MOST_READERS, QuickReader, pattern_of, reader

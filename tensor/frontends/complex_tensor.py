@@ -22,7 +22,7 @@ from ..ops.movement import broadcast_to
 from ..running.assignment import lock_of
 from ..running.buffers import TYPES
 from ..running.current_capture import thread
-from ..running.numpy_share import kernels_only
+from ..running.numpy_evaluation import kernels_only
 from ..tensor import Tensor
 from ..trees import CONTAINERS
 from ..views import Sliced, at_once, basic, is_part, link, pythons, write, written

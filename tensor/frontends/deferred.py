@@ -4,7 +4,7 @@ reduction behind it.
 NumPy's functions read and write memory, one after the other; a kernel of all of them reads once. But a graph and its call take longer to
 make than NumPy's functions of some hundred thousand elements. So such a result is a `Deferred`, a function and its arguments and no more.
 When it is read, the chain behind it is spelled: its functions, and shapes and types of its arrays. A chain spelled so often that a kernel
-is worth its compilation (`numpy_share`) is a kernel's, which another thread compiles meanwhile; before, NumPy computes it step by step."""
+is worth its compilation (`numpy_evaluation.py`) is a kernel's, which another thread compiles meanwhile; before, NumPy computes it step by step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ..ops import movement as M
 from ..ops import reduction as R
 from ..running.compiled_kernels import bound
 from ..running.current_capture import outside
-from ..running.numpy_share import SMALL_ARRAY, worth_a_kernel
+from ..running.numpy_evaluation import SMALL_ARRAY, worth_a_kernel
 from ..running.observers import WATCH, timed
 from ..running.pools import COUNTED, POOLED_FROM, release
 from ..running.realise import listed, prepare

@@ -24,7 +24,7 @@ from ..ops import indexing as I
 from ..ops.complex_numbers import as_complex, memory_of, pairs_of
 from ..running import buffers
 from ..running.current_capture import thread
-from ..running.numpy_share import ENVIRONMENT, SMALL, SMALL_ARRAY, kernels_only
+from ..running.numpy_evaluation import ENVIRONMENT, SMALL, SMALL_ARRAY, kernels_only
 from ..running.observers import WATCH, timed
 from ..running.pools import COUNTED, POOLED_FROM, SOLE_REFERENCES, is_room
 from ..views import at_once as may_write

@@ -27,8 +27,7 @@ from ..ops import movement as M
 from ..ops import reduction as R
 from ..ops import sorting as S
 from ..ops.einsum import einsum, extents
-from ..running.numpy_evaluation import OPERATORS
-from ..running.numpy_share import SMALL_ARRAY
+from ..running.numpy_evaluation import OPERATORS, SMALL_ARRAY
 from . import deferred as D
 from . import quick_arrays as Q
 

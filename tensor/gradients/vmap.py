@@ -16,8 +16,7 @@ from ..graph import primitives as P
 from ..graph.nodes import Mark, TensorNode, differentiated, make, walk
 from ..graph.source_lines import at as line
 from ..graph.source_lines import user_line
-from ..running.current_capture import thread
-from ..running.effects import collecting, happen
+from ..running.current_capture import collecting, happen, thread
 from ..running.realise import realise
 from ..tensor import Tensor, as_tensor
 from ..trees import flatten, tree_map, unflatten

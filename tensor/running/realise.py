@@ -23,7 +23,7 @@ from ..graph.nodes import FROM_OUTSIDE, Slot, TensorNode, range_of, walk
 from . import buffers
 from .compiled_kernels import bound
 from .current_capture import check_values, current
-from .numpy_share import is_numpys
+from .numpy_evaluation import is_numpys
 from .observers import NANS, WATCH, timed
 from .pools import POOLED_FROM, zeros
 

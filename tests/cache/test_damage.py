@@ -13,7 +13,7 @@ import pytest
 from thorough import amount
 from tilewright import cache
 from tilewright.cache import CacheWarning, Key, Row
-from tilewright.cache import move_aside as examine
+from tilewright.cache import store as examine
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import Cache, CacheWarning, Key, file_check, migrations, move_aside, schema, version, writer
+from tilewright.cache import Cache, CacheWarning, Key, file_check, migrations, schema, version, writer
 from tilewright.cache import file_check as recover
 from tilewright.cache.lookup import Reader
+from tilewright.cache.store import move_aside
 from tilewright.files import kinds
 from tilewright.ir.errors import CacheError
 
@@ -242,7 +243,7 @@ def test_an_older_file_is_migrated(path: Path, make_row, key: Key, tmp_path: Pat
     (scripts / "versions" / "schema_3.py").unlink()
     monkeypatch.setattr(migrations, "SCRIPTS", scripts)
     newer = version.SCHEMA + 1
-    for module in (version, schema, recover, writer, sys.modules["tilewright.cache.lookup"], sys.modules["tilewright.cache.move_aside"]):
+    for module in (version, schema, recover, writer, sys.modules["tilewright.cache.lookup"], sys.modules["tilewright.cache.store"]):
         monkeypatch.setattr(module, "SCHEMA", newer)
     monkeypatch.setattr(sys.modules["tilewright.cache.lookup"], "OLDEST", newer)
     with (
@@ -418,7 +419,7 @@ def test_a_sound_file_is_not_moved(store: Cache, make_row, path: Path) -> None:
     store.record(make_row())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert move_aside.move_aside(path) is None
+        assert move_aside(path) is None
     assert len(store.rows()) == 1
 
 

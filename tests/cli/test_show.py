@@ -301,7 +301,7 @@ def test_bad_stages(tune: Tune, args: list[str], said: str) -> None:
 
 
 def test_every_named_kernel_has_a_text() -> None:
-    from tilewright.ir.kernel_text import kernel_text
+    from tilewright.ir.kernel import kernel_text
 
     for name in named_kernels.NAMES:
         kernel = named_kernels.make(name)

@@ -20,8 +20,8 @@ from tilewright import devices
 from tilewright.devices import BoundCall
 from tilewright.devices.base import unsealed
 from tilewright.devices.cuda import device as cuda
+from tilewright.devices.cuda import device as cuda_find
 from tilewright.devices.cuda import executable as cuda_timing
-from tilewright.devices.cuda import gpus as cuda_find
 from tilewright.devices.cuda import nvrtc
 from tilewright.devices.cuda import probe as cuda_probe
 from tilewright.devices.cuda import session as cuda_session

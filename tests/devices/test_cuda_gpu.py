@@ -21,7 +21,7 @@ from tilewright.measure.checking.compare import trusted
 from tilewright.measure.checking.compiled_references import plan
 from tilewright.measure.inputs import generate, shape
 from tilewright.plan import Built, best, compile
-from tilewright.plan.copying_executable import Copying
+from tilewright.plan.compiled_kernel import Copying
 from tilewright.program.program import Signature
 from tilewright.renderers import Source
 

@@ -11,10 +11,10 @@ from tilewright import named_kernels, targets
 from tilewright.heuristics import counted
 from tilewright.heuristics.cache_sets import SetUse, set_use
 from tilewright.heuristics.counted.cache_reuse import Reuse, sizes_of
+from tilewright.heuristics.counted.counted_terms import several_terms
 from tilewright.heuristics.counted.execution_units import share_of_one
 from tilewright.heuristics.counted.linear_forms import Forms, LinearForm, Variable
 from tilewright.heuristics.counted.program_loops import LoopNode, tree
-from tilewright.heuristics.counted.program_work import several_terms
 from tilewright.ir import KernelBuilder, float32, int32, int64, where
 from tilewright.ir.dtypes import index
 from tilewright.ir.kernel import Kernel

@@ -10,8 +10,7 @@ from random_schedules import SYMBOLS
 from tilewright import named_kernels
 from tilewright.ir import const, dtypes, erf, exp, log, maximum, minimum, sqrt, sym, tanh, where
 from tilewright.ir.body import Fold
-from tilewright.ir.kernel import Kernel
-from tilewright.ir.kernel_text import kernel_text
+from tilewright.ir.kernel import Kernel, kernel_text
 from tilewright.ir.normal_form import canonical, tidy
 from tilewright.ir.operators import cast
 
@@ -391,7 +390,7 @@ def test_a_tidy_kernel_stays_as_it_is(name):
 @pytest.mark.slow
 def test_every_process_names_alike():
     code = (
-        "from tilewright import named_kernels\nfrom tilewright.ir.normal_form import tidy\nfrom tilewright.ir.kernel_text import kernel_text\n"
+        "from tilewright import named_kernels\nfrom tilewright.ir.normal_form import tidy\nfrom tilewright.ir.kernel import kernel_text\n"
         "for n in ('attention_dkv', 'layernorm_stats', 'conv2d'): print(kernel_text(tidy(named_kernels.make(n))))"
     )
     texts = {

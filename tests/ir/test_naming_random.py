@@ -11,8 +11,7 @@ from tilewright import named_kernels
 from tilewright.ir import axis, dtypes
 from tilewright.ir.body import Fold, Reduce, Scan, Store, Value, values_of
 from tilewright.ir.evaluation import evaluate, twin
-from tilewright.ir.kernel import Kernel
-from tilewright.ir.kernel_text import kernel_text
+from tilewright.ir.kernel import Kernel, kernel_text
 from tilewright.ir.node import Node, walk
 from tilewright.ir.normal_form import canonical, tidy
 from tilewright.ir.operators import substitute

@@ -41,7 +41,7 @@ from tilewright.ir import index as ix
 from tilewright.ir.buffer import load
 from tilewright.ir.cost import cost
 from tilewright.ir.evaluation import evaluate, evaluate_error
-from tilewright.ir.kernel_text import kernel_text
+from tilewright.ir.kernel import kernel_text
 from tilewright.ir.node import axes_of, make, walk
 from tilewright.ir.node_text import LONGEST, order_key
 from tilewright.ir.normal_form import canonical, loose

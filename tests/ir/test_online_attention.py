@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from raw_kernels import Raw, agrees, fold_of, folded, numbers, wide
 from tilewright.ir import Kernel, bool_, cast, const, exp, float32, log, tanh, where
-from tilewright.ir.kernel_text import kernel_text
+from tilewright.ir.kernel import kernel_text
 from tilewright.ir.normal_form import canonical
 from tilewright.ir.skipped_tiles import skip_conditions
 

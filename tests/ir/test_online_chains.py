@@ -14,7 +14,7 @@ from raw_kernels import TILES, Raw, fold_of, folded, numbers
 from tilewright.ir import Kernel, Node, exp, log, sqrt, where
 from tilewright.ir.body import Fold
 from tilewright.ir.evaluation import evaluate
-from tilewright.ir.kernel_text import kernel_text
+from tilewright.ir.kernel import kernel_text
 from tilewright.ir.node import walk
 from tilewright.ir.operators import substitute
 

@@ -6,7 +6,7 @@ import pytest
 from tilewright import named_kernels
 from tilewright.ir import Kernel, KernelBuilder, KernelError, float32, float64, int32, int64, sym
 from tilewright.ir.functions import exp
-from tilewright.ir.kernel_text import kernel_text
+from tilewright.ir.kernel import kernel_text
 from tilewright.ir.normal_form import canonical, normalise
 from tilewright.ir.rewriter import in_place, resized, with_constants, without_aliases
 

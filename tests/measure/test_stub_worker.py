@@ -10,7 +10,7 @@ import pytest
 from measure_fakes import N, double, right, signature
 from stub_cuda import SPEC, environment, needs_stub
 from tilewright import devices
-from tilewright.devices.cuda.gpus import forget
+from tilewright.devices.cuda.device import forget
 from tilewright.ir import MeasureError
 from tilewright.ir.node import const
 from tilewright.measure import Measurer, Outcome

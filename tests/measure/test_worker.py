@@ -8,7 +8,7 @@ from fake_worker import FarDevice, HangingDevice, LateDevice, LostDevice, OddDev
 from measure_fakes import built, double, endless, right, store_at, text
 from tilewright.ir import DeviceError, MeasureError
 from tilewright.measure import Measurer, Outcome
-from tilewright.plan.copying_executable import Copying
+from tilewright.plan.compiled_kernel import Copying
 
 
 @pytest.fixture(scope="module")

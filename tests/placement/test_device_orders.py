@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 from tilewright.placement import DevicePlan, Model, PlanError, ShardOp, TransformerSize, plan, transformer
 from tilewright.placement.decided import Decided
-from tilewright.placement.device_orders import DevicePlaces, Slow, best_orders, orders
+from tilewright.placement.list_schedule import DevicePlaces, Slow, best_orders, orders
 from tilewright.placement.network import uniform
 
 

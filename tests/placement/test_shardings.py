@@ -27,8 +27,7 @@ from tilewright.placement import (
 from tilewright.placement.decided import Decided
 from tilewright.placement.model_graphs import GraphMaker
 from tilewright.placement.network import uniform
-from tilewright.placement.planner import placement_name
-from tilewright.placement.stage_cuts import cut
+from tilewright.placement.planner import cut, placement_name
 
 ALPA = (0.01, 0.1, 0.001)
 

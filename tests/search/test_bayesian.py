@@ -9,8 +9,7 @@ import pytest
 from synthetic import space
 from tilewright.opts.opt import opt
 from tilewright.search import Recording, Space, create
-from tilewright.search.bench.scores import Yardstick
-from tilewright.search.bench.simulation import RecordedEntry, simulate
+from tilewright.search.bench.scores import RecordedEntry, Yardstick, simulate
 from tilewright.search.strategies import bayesian as choices
 from tilewright.search.strategies import bayesian as descent
 from tilewright.search.strategies.bayesian import APART, PATIENCE, Descent, FamilyModel, ModelledChoices, Offer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 from tilewright import named_kernels, targets
-from tilewright.ir.html_text import folded, table, text
+from tilewright.ir.kernel import folded, table, text
 from tilewright.lower import lower
 from tilewright.opts import ShownSchedule, apply, parse
 from tilewright.program.listing import show

@@ -9,7 +9,7 @@ from synthetic import FakeMeasurer, space
 from tilewright.ir.errors import UsageError
 from tilewright.measure.outcome import Outcome
 from tilewright.search import Recording, create
-from tilewright.search.bench.simulation import random_expectation, record, score, simulate
+from tilewright.search.bench.scores import random_expectation, record, score, simulate
 
 
 def recording(trials: int = 400) -> Recording:

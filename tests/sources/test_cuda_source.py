@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from stub_cuda import SPEC, needs_stub, run
 from tilewright.ir.errors import BuildError, DeviceError, UsageError
-from tilewright.sources.building import CheckedSource, build
-from tilewright.sources.configurations import schedule
+from tilewright.sources.building import CheckedSource, build, schedule
 from tilewright.sources.reading import spec_of
 from tilewright.sources.source_device import SourceDevice
 
@@ -68,7 +67,7 @@ def test_a_stub_gpu_runs_them(tmp_path: Path) -> None:
 import numpy as np
 from pathlib import Path
 from tilewright.sources.building import CheckedSource, build
-from tilewright.sources.configurations import schedule
+from tilewright.sources.building import schedule
 from tilewright.sources.source_device import SourceDevice
 from tilewright.sources.reading import spec_of
 spec = spec_of({str(tmp_path / "k.cu")!r}, "grow", args={table!r})

@@ -13,8 +13,7 @@ from tilewright import targets
 from tilewright.ir.errors import BuildError, OptError, UsageError
 from tilewright.opts import opt
 from tilewright.sources import on_cpu
-from tilewright.sources.building import compiled_text, definitions, plain_text
-from tilewright.sources.configurations import ParameterEngine, point, schedule
+from tilewright.sources.building import ParameterEngine, compiled_text, definitions, plain_text, point, schedule
 from tilewright.sources.parameters import parse
 from tilewright.sources.reading import spec_of
 from tilewright.sources.source_spec import SourceSpec, number, signature

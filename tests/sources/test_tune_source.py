@@ -16,8 +16,7 @@ from tilewright.measure.operands import view
 from tilewright.search.progress import Silent
 from tilewright.sources import source_reference as preparing
 from tilewright.sources import values_of
-from tilewright.sources.building import CheckedSource, build, compiled_text
-from tilewright.sources.configurations import schedule
+from tilewright.sources.building import CheckedSource, build, compiled_text, schedule
 from tilewright.sources.on_opencl import fault
 from tilewright.sources.reading import spec_of
 from tilewright.sources.source_device import SourceDevice

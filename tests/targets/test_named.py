@@ -14,7 +14,7 @@ import pytest
 from tilewright import targets
 from tilewright.ir.dtypes import bfloat16, bool_, float16, float32, float64, int8
 from tilewright.ir.errors import DeviceError
-from tilewright.targets.traits import TRAITS, of_cpu
+from tilewright.targets.target import TRAITS, of_cpu
 
 
 def test_the_usual_processors_are_known() -> None:

@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright import Tensor, xp
 from tilewright.tensor.frontends import deferred as D
 from tilewright.tensor.frontends import quick_arrays as Q
-from tilewright.tensor.running import numpy_share
+from tilewright.tensor.running import numpy_evaluation
 
 A = np.random.default_rng(3).standard_normal((3, 8))
 SPECIAL = np.array([0.0, -0.0, 1, -1, 2.5, -3.5, np.inf, -np.inf, np.nan, 1e-310, 1e300, 0.25])
@@ -35,7 +35,7 @@ def double() -> Tensor:
 
 
 def test_chains_are_one_kernel_with_numpys_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numpy_share, "ENOUGH_WORK", 1)
+    monkeypatch.setattr(numpy_evaluation, "ENOUGH_WORK", 1)
 
     def chain(m: Any, x: Any, y: Any) -> Any:
         away = x - m.mean(x)

@@ -24,7 +24,7 @@ from tilewright.tensor.ops import linalg as L
 from tilewright.tensor.ops import movement as M
 from tilewright.tensor.ops import reduction as R
 from tilewright.tensor.ops import sorting as S
-from tilewright.tensor.running import numpy_share, pools, realise
+from tilewright.tensor.running import numpy_evaluation, pools, realise
 
 KINDS = ("bool", "int8", "uint8", "int32", "int64", "uint64", "float32", "float64")
 UNARY = [f for f in direct.RULES if f.__name__ in vars(E) and f.__code__.co_argcount == 1]
@@ -296,10 +296,10 @@ def test_constants_stay_what_kernels_know_and_end_as_data() -> None:
 def test_numpy_answers_while_kernels_of_a_large_graph_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     monkeypatch.setattr(realise, "prepare", lambda outs, device: made.append(realise.key_of(outs)))
-    monkeypatch.setattr(numpy_share, "MOST_WORK", 1 << 13)
-    monkeypatch.setattr(numpy_share, "ENOUGH_WORK", 1 << 22)
+    monkeypatch.setattr(numpy_evaluation, "MOST_WORK", 1 << 13)
+    monkeypatch.setattr(numpy_evaluation, "ENOUGH_WORK", 1 << 22)
     node = (xp.arange(600_000) * 0.5 + 1.25).node
-    asked = [numpy_share.is_numpys([node], "cpu", lambda: node.shape, lambda: realise.prepare([node], "cpu")) for _ in range(3)]
+    asked = [numpy_evaluation.is_numpys([node], "cpu", lambda: node.shape, lambda: realise.prepare([node], "cpu")) for _ in range(3)]
     assert asked == [True, False, False] and len(made) == 1
 
 
@@ -371,7 +371,7 @@ def test_small_graphs_on_opencl_are_numpys_until_they_came_often(monkeypatch: py
     x[1] = 5.0
     array[1] = 5.0
     assert (x[:, ::2].sum(0).numpy() == array[:, ::2].sum(0)).all() and not asked
-    monkeypatch.setattr(numpy_share, "FEW_RUNS", 16)
+    monkeypatch.setattr(numpy_evaluation, "FEW_RUNS", 16)
     for _ in range(16):
         assert ((x * 3).numpy() == 3 * array).all()
     assert asked == ["prepare"]
@@ -379,7 +379,7 @@ def test_small_graphs_on_opencl_are_numpys_until_they_came_often(monkeypatch: py
         (x * 3).numpy()
     assert asked == ["prepare", POCL]
     with pytest.raises(TypeError):
-        Tensor(np.zeros(numpy_share.SMALL_GRAPH + 1, np.float32), device=POCL).exp().numpy()
+        Tensor(np.zeros(numpy_evaluation.SMALL_GRAPH + 1, np.float32), device=POCL).exp().numpy()
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64, np.uint64])

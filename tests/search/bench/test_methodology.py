@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from tilewright.ir.errors import UsageError
 from tilewright.opts.opt import opt
-from tilewright.search.bench.scores import Yardstick, interval
-from tilewright.search.bench.simulation import RecordedEntry, Recording
+from tilewright.search.bench.scores import RecordedEntry, Recording, Yardstick, interval
 
 
 def space(times: list[float | None], cost: float = 2.0) -> Yardstick:

@@ -13,7 +13,7 @@ from tilewright.devices import BoundCall
 from tilewright.ir import CacheError, KernelError, UsageError, sym
 from tilewright.opts.opt import opt
 from tilewright.plan import Replay, size_trees
-from tilewright.search.shapes import SizeRange, WeightedShape, kept, sized, tune_sizes, tuned
+from tilewright.search.shapes import SizeRange, WeightedShape, sized, tune_sizes, tuned
 from tilewright.search.shapes.sized import SizeSearch
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ A, B = (opt("UPCAST", "n", 8),), (opt("UPCAST", "n", 4), opt("UPCAST", "m", 2))
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few shapes, no search, and a tree that noise does not change: what is tried here is how the parts fit together."""
     monkeypatch.setattr(tuned, "_SHAPES", (4, 4))
-    monkeypatch.setattr(kept, "HELD", 2)
+    monkeypatch.setattr(tuned, "HELD", 2)
     monkeypatch.setattr(SizeSearch, "anchors", lambda self, count: [])
     monkeypatch.setattr(size_trees, "OWN", (float("inf"),) * 2)
     root = SizeTest(("m", "n"), 100, 0, SizeTest(("m",), 20, 1, 0))
