@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from ...ir import index as ix
-from ...ir.buffer import load_parts
 from ...ir.dtypes import index
 from ...ir.node import COMPARE, Node, axes_of
 from ...opts.analysis.dot_instructions import GROUP, joined, scheduled_dot
