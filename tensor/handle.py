@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from math import prod, trunc
@@ -13,6 +14,7 @@ from ..devices.once import process_lock
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import UsageError
 from .frontends.exchange import exported
+from .given_arrays import held, read_anew, shared, written_by_others
 from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
 from .graph.index_maps import Shape
 from .graph.nodes import OpenArgument, TensorNode, constant_of, interned_in, walk
@@ -25,11 +27,11 @@ from .ops.complex_numbers import complex_memory
 from .ops.elementwise import astype, binary
 from .ops.joining import nested
 from .running import buffers
-from .running.assignment import fitting, lock_of
+from .running.assignment import fitting, followed, lock_of
 from .running.current_capture import outside, thread
 from .running.realise import copied, realise
 from .trees import flatten
-from .views import Links, shared, spread, write
+from .views import Links, spread, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,10 +182,10 @@ class TensorHandle:
     # values -------------------------------------------------------------------------------------------------------
     def realise(self) -> Self:
         """Compute it now, if it was not yet."""
-        self._computed()
+        self.computed()
         return self
 
-    def _computed(self) -> TensorNode:
+    def computed(self) -> TensorNode:
         """A node that has the values of now, which this tensor stands for if nobody updated it meanwhile."""
         if self.known is not None and thread.capture is None:
             self.constant = None
@@ -193,21 +195,38 @@ class TensorHandle:
         if node.op in ("buffer", "slot") or has_gradient(node):
             realise([node], self.device)
             return node
+        viewing = self.links is not None and self.links.base is not None and written_by_others(self)
         # who makes the same constant gets memory of its own: this one's may be written to
-        made = copied(node) if constant_of(node) is not None or node.op == "iota" else node
-        realise([made], self.device)
-        found = leaf(made.data)  # so that what it was made from can go
-        with lock_of(self):
-            if self.node is node:
-                self.node = found
+        made = copied(node) if viewing or constant_of(node) is not None or node.op == "iota" else node
+        if node.data is not None and node.data.cell is not None:
+            found = followed(node.data, made)
+        else:
+            realise([made], self.device)
+            found = leaf(made.data)  # so that what it was made from can go
+        if not viewing:
+            with lock_of(self):
+                if self.node is node:
+                    self.node = found
         return found
 
     def numpy(self) -> Array:
         """Its values as a NumPy array, which shares the tensor's memory: what is written to it, this tensor holds, and so do
         its views, what it is a view of, and every other tensor that is equal to it as an expression, unless it is a constant
-        (zeros, ones, full). The array of a view of what is lazy is memory of its own."""
-        found = None if self.links is None else shared(self)
-        return self._values() if found is None else found
+        (zeros, ones, full). Where a view's memory is its own (it has requires_grad, a declared range, or a captured function reads it),
+        nobody may write to the array."""
+        if self.links is not None:
+            found, shares = shared(self)
+            if found is not None:
+                whole: Array = found
+                return whole
+            if not shares:
+                array = self._values().view()
+                array.flags.writeable = False
+                return array
+        values = self._values()
+        if self.known is None and self.deferred is None and (data := self.node.data) is not None:
+            data.given = True
+        return values
 
     def to_numpy(self) -> Array:
         """`numpy()`, as libraries that take others' tables ask for it (matplotlib takes a matrix column by column then)."""
@@ -223,7 +242,7 @@ class TensorHandle:
         if known is not None and thread.capture is None and known.flags.carray:
             self.constant = None
             return known
-        array: Array = self._computed().data.array
+        array: Array = self.computed().data.array
         return array
 
     def show(self, array: Array | None, constant: Constant | None = None, deferred: Any = None) -> None:
@@ -232,7 +251,10 @@ class TensorHandle:
             noded = self.known is None and self.deferred is None
             self.known, self.constant, self.deferred = array, constant, deferred
             if noded:
-                del self.node
+                with suppress(AttributeError):  # (a live view has none)
+                    del self.node
+            if self.links is not None:
+                self.links.live = False
 
     def assign(self, value: Any) -> Any:
         """Give this tensor other values: `value` broadcast to its shape and cast to its type. In a captured function that
@@ -427,6 +449,9 @@ def _noded(tensor: Any) -> TensorNode:
     """The node of a tensor that was computed at once or deferred, made now. Threads that ask meanwhile get the same one."""
     deferred = tensor.deferred
     array: Any = None if deferred is None else deferred.value()
+    links, given = tensor.links, tensor.known is not None and held(tensor)
+    if deferred is None and links is not None and links.base is not None and _is_live(tensor):
+        return read_anew(tensor)
     with _MAKING:
         known = tensor.known
         if tensor.deferred is not None:
@@ -435,9 +460,18 @@ def _noded(tensor: Any) -> TensorNode:
             constant = tensor.constant
             # (a node of its own: memory that it gets may be written to, and other formulas know the constant's)
             tensor.node = bare_leaf(buffers.computed(known)) if constant is None else copied(constant.node())
+            if constant is None:
+                tensor.node.data.given = given
             tensor.known = None
         node: TensorNode = vars(TensorHandle)["node"].__get__(tensor)
         return node
+
+
+def _is_live(view: TensorHandle) -> bool:
+    """Whether a view without a node has none of its own. (No name has its array here: who has it is counted.)"""
+    if view.known is None:
+        return True
+    return thread.capture is None and not view.known.flags.c_contiguous and written_by_others(view)
 
 
 class Constant:

@@ -13,6 +13,7 @@ from typing import Any
 from ..ir.dtypes import DType
 from ..ir.errors import DTypeError, TilewrightError, UsageError
 from .frontends.habits import argument
+from .given_arrays import through
 from .graph.captured_numbers import holds, plain
 from .graph.nodes import TensorNode, constant_of
 from .graph.primitives import rounded
@@ -33,6 +34,8 @@ def lowered(x: Any, devices: list[str]) -> Any:
     """Tensors, NumPy arrays and memoryviews as nodes, also inside lists, tuples and slices; anything else as it is."""
     if isinstance(x, TensorHandle):
         devices.append(x.device)
+        if thread.capture is not None:
+            through(x)
         return TensorHandle.complex_as.pair.fget(x) if x.complex_class else x.node
     if type(x) in (int, float, bool, str) or x is None:
         return x

@@ -227,14 +227,13 @@ class Tensor(TensorHandle):
         """The same values in memory of their own."""
         if current() is not None:
             return Tensor.of(self.node, self.device)
-        if self.deferred is not None:
-            return Tensor.of_deferred(self.deferred)  # (who writes to one of them copies it)
         if self.known is not None and self.constant is None:
             return Tensor.of_array(self.known.copy())
-        if self.node.data is None or self.node.tracked:
+        lazy = self.node.data is None and (self.links is None or self.links.base is None)
+        if self.node.tracked or thread.batches or lazy:
             return Tensor.of(marked(self.node, Mark("copy")), self.device)
         new = buffers.new(self.shape, self.dtype, self.device, self.node.line)
-        buffers.fill(new, self.numpy())
+        buffers.fill(new, self._memory())
         return Tensor.of(leaf(new), self.device)
 
     def ravel(self, order: str = "C") -> Tensor:

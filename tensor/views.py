@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial, wraps
 from numbers import Integral
 from types import EllipsisType, NoneType
-from typing import Any, Protocol
+from typing import Any
 from weakref import ref
 
 from ..ir.errors import OutOfRangeError, UsageError
 from ..plan.array_arguments import address
-from .graph.nodes import TensorNode, constant_of
+from .given_arrays import ViewPlace, enliven, lineage, views_of, written_by_others
+from .graph.nodes import TensorNode
 from .graph.primitives import reshape
 from .graph.source_lines import with_line
 from .graph.symbolic_sizes import SymbolicSize, most
@@ -44,19 +45,6 @@ BASIC = frozenset({int, slice, NoneType, EllipsisType})
 _NUMBERS = frozenset({*BASIC, float, bool})
 MOST_WRITES = 32
 """Writes that become a part of a graph before it is computed: graphs do not grow without end."""
-
-
-class ViewPlace(Protocol):
-    """How a view lies in what it is a view of."""
-
-    def of(self, base: TensorNode) -> TensorNode:
-        """The view of these values."""
-
-    def put(self, base: TensorNode, view: TensorNode) -> TensorNode:
-        """`base` with the values of the view."""
-
-    def array(self, base: Any) -> Any:
-        """NumPy's view of an array."""
 
 
 class Sliced:
@@ -136,15 +124,15 @@ class PermutedPairs(Permuted):
 
 
 class Links:
-    """Of a tensor: what it is a view of (`base`, at `place`), its views, how many writes its graph holds, and in which `capture` it became a
-    view (None: in none)."""
+    """Of a tensor: what it is a view of (`base`, at `place`), its views, how many writes its graph holds, in which `capture` it became a
+    view (None: in none), and whether it is `live`: it has no node of its own, but gets a new one whenever it is read."""
 
-    __slots__ = ("base", "capture", "parts", "place", "room", "writes")
+    __slots__ = ("base", "capture", "live", "parts", "place", "room", "writes")
 
     def __init__(self, base: Any = None, place: ViewPlace | None = None) -> None:
         self.base, self.place, self.capture = base, place, thread.capture
         self.parts: list[ref[Any]] = []
-        self.room, self.writes = 16, 0
+        self.room, self.writes, self.live = 16, 0, False
 
     def alive(self) -> list[Any]:
         """The views that somebody still has."""
@@ -189,6 +177,13 @@ def link(part: Any, base: Any, place: ViewPlace) -> None:
             links.alive()
             parts = links.parts
         parts.append(seen)
+    if thread.capture is not None or base.deferred is not None:
+        return
+    if base.complex_class and base.known is not None:
+        if part.known is None or not (part.known.base is base.known or part.known.base is base.known.base):
+            part.show(place.array(base.known))
+    elif (base.complex_class or part.known is None) and written_by_others(part) and (part.known is not None or part.node.data is not None):
+        enliven(part)
 
 
 def reshaping(call: Callable[..., Any], array: Callable[..., Any] | None = None, rows: bool = False) -> Callable[..., Any]:
@@ -263,15 +258,6 @@ def _moved(moved: Callable[..., Any], args: Any, kwargs: Any, array: Any) -> Any
     return moved(array, *args, **kwargs)
 
 
-def _lineage(tensor: Any) -> tuple[list[ViewPlace], Any]:
-    """(the place of a tensor in what it is a view of, of that in what that is a view of, and so on; the tensor that is no view)."""
-    places, root = [], tensor
-    while root.links is not None and root.links.base is not None:
-        places.append(root.links.place)
-        root = root.links.base
-    return places, root
-
-
 def _laid(places: Sequence[ViewPlace], root: Any, memory: Any) -> Any:
     """An array that lies in `memory` as a view does in its root. Its elements are not to be read."""
     from numpy import asarray
@@ -295,7 +281,7 @@ class _Laid:
 
 def _shared(tensor: Any, known: Any, rows: bool) -> bool:
     """`_evenly`, of a tensor in a shape in which NumPy gave `known`."""
-    array, root = tensor.known, _lineage(tensor)[1].known
+    array, root = tensor.known, lineage(tensor)[1].known
     if array is None or root is None or array.base is not root or not root.flags.c_contiguous:
         return _evenly(tensor, known.shape, rows)
     return bool(array.flags.c_contiguous) or (known.base is root and not rows)
@@ -303,7 +289,7 @@ def _shared(tensor: Any, known: Any, rows: bool) -> bool:
 
 def _evenly(tensor: Any, shape: tuple[int, ...], rows: bool) -> bool:
     """Whether a tensor in another shape is a view of the memory that it is a view of."""
-    places, root = _lineage(tensor)
+    places, root = lineage(tensor)
     if all(type(p) is Reshaped for p in places):
         return True
     from numpy import empty, int8
@@ -327,12 +313,12 @@ def met(tensor: Any, others: Iterable[Any]) -> Any | None:
     """The first of other tensors that has an element in common with a tensor, as a view of it or of what it is a view of."""
     from numpy import empty, int8
 
-    places, root = _lineage(tensor)
+    places, root = lineage(tensor)
     memory = empty(1, int8)
     for other in others:
         if other is tensor:
             return other
-        if other.links is None or (found := _lineage(other))[1] is not root:
+        if other.links is None or (found := lineage(other))[1] is not root:
             continue
         if overlap(_laid(places, root, memory), _laid(*found, memory)):
             return other
@@ -419,7 +405,7 @@ def _refresh(tensor: Any) -> None:
             elif known is None:
                 array = None if capture is not None else _seen(tensor, part)
                 if array is None:
-                    part.node, part.known = part.links.place.of(tensor.node), None
+                    part.node, part.known, part.links.live = part.links.place.of(tensor.node), None, False
                 else:
                     part.show(array)
             else:
@@ -432,39 +418,6 @@ def _refresh(tensor: Any) -> None:
             _refresh(part)
 
 
-def shared(tensor: Any) -> Any:
-    """The array of a view or of what has views, in one memory with all of them, so that what is written to it shows in each. None where what
-    it is a view of is lazy: a part of that is computed without the rest."""
-    places, root = _lineage(tensor)
-    if thread.capture is not None or thread.batches or root.device != "cpu" or root.requires_grad or root.dtype.narrow:
-        return None
-    with lock_of(root):
-        known = root.known
-        if known is None and root.deferred is None:
-            node = root.node
-            if not _ready(root) or (node.data is None and constant_of(node) is None and node.op != "iota"):
-                return None
-        if any(v.known is None and v.deferred is None and v.node.data is not None and v.node.data.cell is not None for v in _views(root)):
-            return None  # (a captured function reads the view)
-        array = root._memory()
-        memory = array if array.base is None else array.base
-        _shown(root, array, memory)
-        for p in reversed(places):
-            array = p.array(array)
-        return as_complex(array) if tensor.complex_class else array
-
-
-def _shown(tensor: Any, array: Any, memory: Any) -> None:
-    """Let all views of a tensor lie in its array."""
-    for part in tensor.links.alive():
-        known = part.known
-        if known is None or known.base is not memory:
-            known = part.links.place.array(array)
-            part.show(known)
-        if part.links.parts:
-            _shown(part, known, memory)
-
-
 def _seen(tensor: Any, part: Any) -> Any:
     """NumPy's view, as which a short view of a tensor is read, where the tensor has memory; else None."""
     node = tensor.node
@@ -475,22 +428,10 @@ def _seen(tensor: Any, part: Any) -> Any:
     return array if array.nbytes < POOLED_FROM and array.base is not None else None
 
 
-def _views(tensor: Any) -> list[Any]:
-    """All views of a tensor, and theirs."""
-    links = tensor.links
-    if links is None or not links.parts:
-        return []
-    found: list[Any] = links.alive()
-    for part in tuple(found):
-        if part.links.parts:
-            found += _views(part)
-    return found
-
-
 def relatives(tensor: Any) -> list[Any]:
     """A tensor, what it is a view of, and all views of that."""
-    root = _lineage(tensor)[1]
-    return [root, *_views(root)]
+    root = lineage(tensor)[1]
+    return [root, *views_of(root)]
 
 
 # writes at once ---------------------------------------------------------------------------------------------------
@@ -498,7 +439,7 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     """`tensor[key] = value` in memory, if that is possible at once; whoever calls this has the tensor's lock. What NumPy refuses is not
     done here, so that the error is ours."""
     links = tensor.links
-    places, root = ((), tensor) if links is None or links.base is None else _lineage(tensor)
+    places, root = ((), tensor) if links is None or links.base is None else lineage(tensor)
     if not _ready(root):
         return False
     try:
@@ -597,7 +538,7 @@ def _own(root: Any, constant: Any) -> tuple[Any, bool]:
     if known is not None:
         seen = several = 0
         if viewed:
-            for v in _views(root):
+            for v in views_of(root):
                 several += 1
                 seen += v.known is not None and v.known.base is known and sys.getrefcount(v.known) <= 2
         # (of what is not row-major, `reshape` would be a copy)
@@ -614,7 +555,7 @@ def _own(root: Any, constant: Any) -> tuple[Any, bool]:
         return known, viewed
     node, data = root.node, root.node.data
     data.in_order()  # (what views have of another order is other memory)
-    lazy, known, stale = _seen_by_views(root) if viewed else (0, 0, False)
+    lazy, known, stale = _seen_byviews_of(root) if viewed else (0, 0, False)
     if node.op != "buffer" or data.foreign or not COUNTED or not _alone(root, node, data, lazy, known):
         new = buffers.new(node.shape, node.dtype, root.device, node.line)
         buffers.fill(new, data.array)
@@ -634,11 +575,17 @@ def _alone(root: Any, node: TensorNode, data: TensorBuffer, lazy: int, known: in
     return sys.getrefcount(array) <= 3 and sys.getrefcount(base) <= 3 + known
 
 
-def _seen_by_views(root: Any) -> tuple[int, int, bool]:
+def _seen_byviews_of(root: Any) -> tuple[int, int, bool]:
     """Of a tensor's views: how many have a node that reads the tensor's, and that nobody else has; how many one on its array; whether any has
     values of its own."""
     lazy, known, stale = 0, 0, False
-    for view in _views(root):
+    for view in views_of(root):
+        if view.known is not None:
+            same = _same_memory(view.known.base, root.node.data._array) and sys.getrefcount(view.known) <= 2
+            known, stale = known + same, stale or not same
+            continue
+        if view.links.live:
+            continue
         node = view.node
         if sys.getrefcount(node) > 3:  # (the view's, this one, the call's own)
             stale = True

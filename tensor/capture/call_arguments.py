@@ -98,11 +98,9 @@ def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arg
 
 def memory(x: Tensor) -> TensorBuffer:
     """A tensor's memory, computed now where it has none. Raises UsageError where it has none any more."""
-    while (found := x.node.data) is None:  # another thread may update it meanwhile
-        x.realise()
-    if found.gone:
-        raise UsageError(found.gone + at(user_line()))
-    made: TensorBuffer = found
+    made: TensorBuffer = x.node.data or x.computed().data  # (another thread may update it meanwhile)
+    if made.gone:
+        raise UsageError(made.gone + at(user_line()))
     return made
 
 

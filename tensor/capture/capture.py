@@ -5,12 +5,14 @@ it assigned to, and the tree it returned."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
+from ..given_arrays import through
 from ..graph import primitives as P
 from ..graph.captured_numbers import NumberTape, captured, number_at
 from ..graph.nodes import HostCall, Slot, TensorNode, make, walk
@@ -48,7 +50,7 @@ class CapturedGraph:
     """`outs`: nodes to compute. `leaves`: by the id of a leaf where its values are. `closures`: where tensors from outside
     are found. `results`: the leaves of what is returned, in `structure`. `numbers`: those that are parameters, and what is computed
     of them; `parameters`: the values of its tape that kernels get. `slots`: of tensors, then of parameters. `effects`: what runs beside that. `symbols`: names and
-    ranges of symbolic sizes; `checks`: what must hold of their values."""
+    ranges of symbolic sizes; `checks`: what must hold of their values. `read`: tensors from outside."""
 
     outs: list[TensorNode]
     leaves: dict[int, ArraySource]
@@ -63,6 +65,7 @@ class CapturedGraph:
     effects: list[TensorNode] = field(default_factory=list)
     symbols: tuple[tuple[str, int, int], ...] = ()
     checks: Sequence[SizeCheck] = ()
+    read: Sequence[weakref.ref[Any]] = ()
 
 
 def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: Sequence[int], default: str) -> CapturedGraph:
@@ -82,12 +85,20 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
         leaves, structure = flatten(result)
         if any(isinstance(x, Kernel) for x in leaves):
             raise UsageError(f"{name} returns a kernel: @tilewright.operation makes a function of tensors of it, and jit compiles those")
+        for x in leaves:
+            if isinstance(x, Tensor):
+                through(x)
         nodes = [x.node if isinstance(x, Tensor) else None for x in leaves]
         last = list(effects[-1:])  # it comes after all others
         assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]
     graph = GraphOfCapture(made, slots, placeholders, device, tape)
     symbols = tuple(sorted((s.arg.name, s.arg.lo, s.arg.hi) for s in given.values))
-    return replace(graph.finished(leaves, nodes, structure, assigned, last), symbols=symbols, checks=made.checks)
+    return replace(
+        graph.finished(leaves, nodes, structure, assigned, last),
+        symbols=symbols,
+        checks=made.checks,
+        read=tuple(map(weakref.ref, made.read.values())),
+    )
 
 
 def _device(buffers: Sequence[TensorBuffer], default: str) -> str:

@@ -195,9 +195,8 @@ class CompiledFunction:
                 self._refuse_shared(t, "that it also reads from outside", line)
 
     def _reads(self, t: Tensor) -> bool:
-        """Whether a tensor's memory is read as one from outside."""
-        data = None if t.known is not None else t.node.data
-        return data is not None and data.cell is not None and any(c is data.cell for c in self.sequence.cells)
+        """Whether a tensor is one that was read from outside."""
+        return any(r() is t for r in self.graph.read)
 
     def _refuse_shared(self, t: Tensor, how: str, line: Line) -> None:
         what = f"{self.name} updates a tensor {t.dtype}{list(t.shape)} {how}"

@@ -100,7 +100,9 @@ class ComplexTensor(Tensor):
         known = self.known
         if known is not None and thread.capture is None:
             return type(self).of_array(known.copy())
-        return type(self).of(self.reals.copy().node, self.device)
+        viewing = self.links is not None and self.links.base is not None and thread.capture is None
+        reals = Tensor.of(self.computed(), self.device) if viewing else self.reals
+        return type(self).of(reals.copy().node, self.device)
 
     def view(self, *shape: Any) -> Tensor:
         """`Tensor.view`."""
@@ -140,7 +142,7 @@ class ComplexTensor(Tensor):
 
     def assign(self, value: Any) -> Any:
         """Give this tensor other values, broadcast to its shape."""
-        x: Any = astype(lowered(_tensor(value), []), self.dtype)
+        x: Any = astype(lowered(Tensor(value, self.dtype) if isinstance(value, (int, float, complex)) else _tensor(value), []), self.dtype)
         write(self, interleaved(ComplexParts(broadcast_to(x.re, self.shape), broadcast_to(x.im, self.shape))))
         return self
 

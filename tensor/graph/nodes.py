@@ -256,9 +256,18 @@ def range_of(n: TensorNode) -> tuple[int, int] | None:
     return found
 
 
+def _key(op: str, src: tuple[TensorNode, ...], arg: Any, shape: Shape, dtype: DType) -> tuple[Any, ...]:
+    return (op, tuple(map(id, src)), (type(arg), repr(arg)) if op == "const" else arg, shape, dtype)
+
+
+def is_in(table: Table, n: TensorNode) -> bool:
+    """Whether a node was made in a table."""
+    return table.get(_key(n.op, n.src, n.arg, n.shape, n.dtype)) is n
+
+
 def make(op: str, src: tuple[TensorNode, ...], arg: Any, shape: Shape, dtype: DType) -> TensorNode:
     """The node with these fields. (Numbers differ by type and text: True is not 1, -0.0 is not 0.0.)"""
-    key = (op, tuple(map(id, src)), (type(arg), repr(arg)) if op == "const" else arg, shape, dtype)
+    key = _key(op, src, arg, shape, dtype)
     table = _scope.table
     found = table.get(key)
     if found is None:
@@ -276,6 +285,11 @@ def constant_of(x: TensorNode) -> bool | int | float | None:
     while x.op == "view" and x.arg.mask is None:
         x = x.src[0]
     return x.arg if x.op == "const" else None
+
+
+def is_constant(x: TensorNode) -> bool:
+    """Whether a node without values is made of one number, or counts."""
+    return x.data is None and (x.op == "iota" or constant_of(x) is not None)
 
 
 _leaves = iter(range(1 << 62))

@@ -72,7 +72,7 @@ def assign(tensor: Any, node: TensorNode) -> None:
 def _assign(tensor: Any, node: TensorNode) -> None:
     old = tensor.node.data
     if (not isinstance(old, TensorBuffer) or old.cell is None) and not tensor.requires_grad:
-        tensor.node = node
+        tensor.node, tensor.known = node, None
         return
     tensor.become(followed(old, node))
 

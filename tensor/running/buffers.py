@@ -223,11 +223,11 @@ class BufferSpec:
 
 class TensorBuffer:
     """Elements of one tensor, row-major as everybody sees them. `range`: the inclusive range that integer elements were declared (and found) to
-    lie in. `foreign`: memory that others made or see, which is never written in place. `cell`: where captured functions
+    lie in. `foreign`: memory that others made or see, which is never written in place. `given`: somebody got it as an array. `cell`: where captured functions
     look for the buffer of a tensor that may be assigned to. `kind`: what calls with it have in common. `gone`: why it has
     no memory any more."""
 
-    foreign = False
+    foreign = given = False
     cell: BufferCell | None = None
     used = 0
     gone = ""

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from ...ir.node import Node
-from ..graph.nodes import TensorNode, interned_in, walk
+from ..graph.nodes import TensorNode, interned_in, is_in, walk
 from ..graph.source_lines import at, ours, user_line
 
 # what a function does beside its results: calls of NumPy's code that must run, in order (`debug.print`) ---------------
@@ -67,13 +67,17 @@ SizeCheck = Callable[[Mapping[Node, int]], None]
 class Capture:
     """One function being captured. `table`: the nodes made in it. `assigned`: by the id of a tensor, the tensor and the
     node that it had before; `shown`: the same of those that are only seen with the values of a write to what they are a part of, or that is a
-    part of them. `checks`: what must hold of the values of symbolic sizes at each call: each raises UsageError."""
+    part of them; `arrays`: those of them that had an array and no node; `read`: tensors
+    from outside that were read. `checks`: what must hold of the values of symbolic sizes at each call: each raises UsageError."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.around = thread.capture
         self.table: dict[tuple[Any, ...], TensorNode] = {}
         self.assigned: dict[int, tuple[Any, TensorNode]] = {}
         self.shown: dict[int, tuple[Any, TensorNode]] = {}
+        self.arrays: list[tuple[Any, Any]] = []
+        self.read: dict[int, Any] = {}
         self.inside: set[int] = set()
         self.checks: list[SizeCheck] = []
 
@@ -84,13 +88,24 @@ class Capture:
 
     def show(self, tensor: Any, node: TensorNode) -> None:
         """A tensor from outside has the values of `node` from here on, and gets them after a call by what was assigned to."""
-        self.shown.setdefault(id(tensor), self.assigned.get(id(tensor)) or (tensor, tensor.node))
+        if id(tensor) not in self.shown:
+            if tensor.known is not None or tensor.links.live:
+                self.arrays.append((tensor, tensor.known))
+            self.shown[id(tensor)] = self.assigned.get(id(tensor)) or (tensor, tensor.node)
         tensor.node = node
 
     def restore(self) -> None:
         """Give every tensor the node that it had before."""
         for tensor, node in (*self.assigned.values(), *self.shown.values()):
             tensor.node = node
+        for tensor, array in self.arrays:
+            if id(tensor) not in self.assigned:
+                tensor.show(array)
+                tensor.links.live = array is None
+
+    def has(self, n: TensorNode) -> bool:
+        """Whether a node was made here, or in a function that is being captured around this one."""
+        return is_in(self.table, n) or (self.around is not None and self.around.has(n))
 
     def made(self) -> set[int]:
         """The ids of the nodes made here."""
