@@ -221,7 +221,7 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     # a product has a register before it is added, where that is not one instruction
     apart = body.nest.expr.op == "mul" and body.nest.expr.dtype.is_float and "fma" not in body.scheduled.target.features
     if body.dot is None:
-        reads = sum(body.copies[p.name] for p in lanes)  # (what no other copy reads is part of the instruction that uses it, or soon gone)
+        reads = sum(body.copies[p.name] for p in lanes or _held(body, space))  # (what no other copy reads is soon gone, or in memory)
         product = (1 if unroll == 1 else core.products) if apart else 0
         live = accs + core.operands + product + (min(reads, 1) if body.count(space) == reads and added(body.nest) else reads)
     else:  # a matrix instruction reads its panel from memory
@@ -233,3 +233,11 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     hidden = large * (core.product_file - core.large_file) if all(x.op == "load" for x in body.nest.expr.src) else 0
     each = core.spill_apart * over if apart else core.spill * max(0, over - hidden)
     return max(each, core.spill_unrolled * accs if over and unroll > 1 else 0.0)
+
+
+def _held(body: Body, space: list[Part]) -> list[Part]:
+    """The inner ones of two axes of results whose vectors along a sum are read for every outer one."""
+    order = body.nest.axes
+    axes = sorted({p.axis for p in space if p.trips > 1}, key=order.index)
+    along = body.lane is not None and body.lane.axis in body.nest.reduce_axes
+    return [p for p in space if p.axis is axes[-1]] if along and len(axes) > 1 else []

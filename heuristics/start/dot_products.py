@@ -22,6 +22,7 @@ from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.cache import with_rows as fetched_rows
 from ...opts.options.fuse import with_rows
+from ...targets import Target
 from ..machine import DEFAULT
 from ..model.loads import lanes_in_groups
 from .start_rule import Numbers, StartFacts, StartRule
@@ -29,10 +30,8 @@ from .start_rule import Numbers, StartFacts, StartRule
 # rows against rows ----------------------------------------------------------------------------------------------------
 WIDE = ((8, 3), (6, 4), (8, 2), (4, 4))
 """Results of one axis by those of the other that are in registers at once, where there are 32 of these, the likeliest first."""
-NARROW = ((4, 3), (4, 2), (3, 3))
-"""The same with 16: of eight rows, which may be in one set of the first cache, none keeps its line from one vector to the next."""
-BARE = ((4, 2), (3, 3), (3, 2))
-"""The same where a product takes a register before it is added."""
+HEIGHTS = (4, 6, 3, 5, 2)
+"""Results of the outer axis that are in registers at once, where there are 16 of these, the likeliest first."""
 LEAST = 4
 """Vectors of a sum from which on its lanes may be added up in the end."""
 RAGGED = 0.25
@@ -52,7 +51,6 @@ class RowsAgainstRows(StartRule):
         target, lanes = f.target, f.lanes
         if target.kind == "gpu":
             return
-        tiles = WIDE if target.registers >= 32 else NARROW if "fma" in target.features else BARE
         for n in f.reductions:
             along = next((a for a in n.reduce_axes if _lies_along(n, a, lanes)), None)
             if along is None or extent(along) < LEAST * lanes or waste(extent(along), lanes) > RAGGED:
@@ -61,16 +59,29 @@ class RowsAgainstRows(StartRule):
                 continue
             grid = max((a for a in f.shared if a in n.axes), key=extent, default=None)
             outer = () if grid is None else (opt("PARALLEL", site_name(grid)),)
-            for a, b in sorted(permutations(_two_axes(n, along), 2), key=lambda p: -extent(p[0])):  # (few rows are columns of the tile)
-                for rows, columns in tiles:
-                    tile = [opt("UPCAST", site_name(x), k) for x, most in ((a, rows), (b, columns)) if (k := fit(extent(x), most)) > 1]
-                    yield (opt("UPCAST", site_name(along), lanes), *tile, *outer)
+            for amounts in _tiles_of_results(target, _two_axes(n, along)):
+                tile = [opt("UPCAST", site_name(a), k) for a, k in amounts.items() if k > 1]
+                yield (opt("UPCAST", site_name(along), lanes), *tile, *outer)
+
+
+def _tiles_of_results(target: Target, axes: list[Node]) -> Iterator[dict[Node, int]]:
+    """How many results of each of two axes, the outer one first, are in registers at once, the likeliest first."""
+    if len(axes) < 2:
+        return
+    if target.registers >= 32:
+        for a, b in sorted(permutations(axes), key=lambda p: -extent(p[0])):  # (few rows are columns of the tile)
+            yield from ({a: fit(extent(a), rows), b: fit(extent(b), columns)} for rows, columns in WIDE)
+        return
+    # beside the sums, a vector of each inner result is held, one of an outer result, and a product that is not part of its addition
+    (outer, inner), room = axes, target.registers - (1 if "fma" in target.features else 2)
+    tiles = ((k, fit(extent(inner), room // (k + 1))) for k in HEIGHTS if waste(extent(outer), k) <= RAGGED)
+    yield from ({outer: k, inner: n} for k, n in sorted(tiles, key=lambda t: waste(extent(outer), t[0])))
 
 
 def few_against_rows(f: StartFacts) -> bool:
     """Whether the largest sum is of products of rows against few rows, both of numbers as they are and not known before, and lanes along the
-    sum are quicker than panels and than rows that are transposed in registers. (With few registers they often are not.)"""
-    if f.main is None or f.main.wide.constant or f.main.tall.constant or (f.target.registers < 32 and "fma" in f.target.features):
+    sum are quicker than panels and than rows that are transposed in registers."""
+    if f.main is None or f.main.wide.constant or f.main.tall.constant:
         return False
     n = f.main.nest
     along = next((a for a in n.reduce_axes if _lies_along(n, a, f.lanes)), None)
@@ -81,14 +92,13 @@ def few_against_rows(f: StartFacts) -> bool:
 
 
 def _are_packed(f: StartFacts, nest: Nest, along: Node) -> bool:
-    """Whether panels of one matrix are quicker for all but few rows: two matrices of numbers as they are, with few registers (and sums that
-    take few of them), or where rows are no halves of lines long, so that almost every vector lies in two lines."""
+    """Whether panels of one matrix are quicker for all but few rows: two matrices of numbers as they are whose rows are no halves of lines
+    long, so that almost every vector lies in two lines."""
     read, line = _reads(nest, along), DEFAULT.caches.line
     if f.main is None or f.main.nest is not nest or any(b.dtype is not nest.expr.dtype for b, _ in read):
         return False
     pitches = [k * b.dtype.size for b, i in read for a, k in strides_of(b, i).items() if a is not along and isinstance(k, int)]
-    few = f.target.registers < 32 and "fma" in f.target.features
-    return few or (f.target.vector_bytes == line and all(p % (line // 2) for p in pitches))
+    return f.target.vector_bytes == line and all(p % (line // 2) for p in pitches)
 
 
 def _lies_along(nest: Nest, axis: Node, lanes: int) -> bool:
