@@ -437,7 +437,7 @@ def of_compiled(
 
 
 @dataclass(frozen=True)
-class Argument:
+class ExportedArgument:
     """Where an array is, as C, for who asks; and its contents, if it is a `weight`."""
 
     place: Callable[[], str]
@@ -462,9 +462,9 @@ class Places(dict[tuple[str, int], str]):
             raise KeyError(key)
         return f"(weights + {self._program.weight(self._closures[at])})"
 
-    def argument(self, key: tuple[str, int]) -> Argument:
+    def argument(self, key: tuple[str, int]) -> ExportedArgument:
         """Of a kernel or a loop."""
-        return Argument(partial(self.__getitem__, key), self._closures[key[1]] if key[0] == "closure" and key not in self else None)
+        return ExportedArgument(partial(self.__getitem__, key), self._closures[key[1]] if key[0] == "closure" and key not in self else None)
 
 
 def _results(program: ExportedProgram, recorded: Recorded, where: Places, results: Sequence[Any], names: Sequence[str]) -> None:
@@ -513,7 +513,9 @@ def _calls(program: ExportedProgram, function: CompiledFunction, where: Places) 
         program.calls.append(ExportedCall("copy", pointers=tuple(where[s] for s in spots), nbytes=nbytes))
 
 
-def _native(program: ExportedProgram, function: CompiledFunction, c: LinkedCall, given: Sequence[Argument], depth: int = 0) -> ExportedCall:
+def _native(
+    program: ExportedProgram, function: CompiledFunction, c: LinkedCall, given: Sequence[ExportedArgument], depth: int = 0
+) -> ExportedCall:
     """A kernel or a loop, of arguments in order."""
     if c.loop is not None:
         return _loop(program, function, c.loop, given, depth)
@@ -529,7 +531,9 @@ def _size(program: ExportedProgram, n: Any) -> int | str:
     return n if isinstance(n, int) else program.size(n)
 
 
-def _loop(program: ExportedProgram, function: CompiledFunction, loop: LinkedLoop, given: Sequence[Argument], depth: int) -> ExportedCall:
+def _loop(
+    program: ExportedProgram, function: CompiledFunction, loop: LinkedLoop, given: Sequence[ExportedArgument], depth: int
+) -> ExportedCall:
     """A loop, of arguments in order; the words that calls read weights by are weights for them."""
     if loop.seconds is not None:
         raise UsageError(f"{program.name}: a {loop.name} with a limit of seconds cannot be exported")
@@ -545,13 +549,13 @@ def _loop(program: ExportedProgram, function: CompiledFunction, loop: LinkedLoop
         used.add(i)
         return f"w{depth}[{i}]"
 
-    arguments: list[dict[int, Argument]] = [{} for _ in loop.calls]
+    arguments: list[dict[int, ExportedArgument]] = [{} for _ in loop.calls]
     for call, parameter, i in f.feeds:
         w = f.words[i]
         same = i not in moving and w.offset == 0
-        arguments[call][parameter] = Argument(partial(word, i), given[w.parameter].weight if same else None)
+        arguments[call][parameter] = ExportedArgument(partial(word, i), given[w.parameter].weight if same else None)
     for call, parameter in f.counter:
-        arguments[call][parameter] = Argument(lambda: f"(unsigned char *)&n{depth}")
+        arguments[call][parameter] = ExportedArgument(lambda: f"(unsigned char *)&n{depth}")
     calls = tuple(
         _native(program, function, c, [of[j] for j in sorted(of)], depth + 1) for c, of in zip(loop.calls, arguments, strict=True)
     )
