@@ -103,3 +103,10 @@ def test_a_complex_tensor_is_assigned_a_number() -> None:
     z = xp.zeros(3, dtype="complex128")
     z.assign(4)
     assert z.tolist() == [4, 4, 4] and z.assign(1j).tolist() == [1j, 1j, 1j]
+
+
+def test_a_complex_argument_is_not_taken_for_the_real_tensor_of_its_memory() -> None:
+    double = tw.jit(lambda x: x * 2)
+    pairs, z = Tensor(np.arange(4.0).reshape(2, 2)), Tensor(np.array([1j, 2.0]))
+    for _ in range(3):
+        assert double(pairs).tolist() == [[0, 2], [4, 6]] and double(z).tolist() == [2j, 4]
