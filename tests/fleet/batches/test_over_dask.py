@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 def engine(tmp_path: Path) -> Iterator[DaskEngine]:
     settings.apply()
     tls.make(tmp_path / "tls")
-    secured = {role: tls.security("tls://x", role, tmp_path / "tls") for role in tls.ROLES}
+    secured = {role: tls.security("tls://x:8786", role, tmp_path / "tls") for role in tls.ROLES}
     loop = LoopRunner()
     loop.start()
 
