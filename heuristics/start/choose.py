@@ -187,7 +187,8 @@ OTHERS = 20.0
 FAR_FASTER, COUNTED = 1.25, 2
 """How many times as fast such a schedule must be, by both models; and how many are counted, best first."""
 LONG, CLEARLY = 200e-6, 1.1
-"""Seconds of a product from which on the two best are counted; and how many times as fast the second must be then."""
+"""Seconds of a product from which on the two best are counted; and how many times as fast the second must be then, or by both models another
+tile of residue classes than the closed form's first."""
 SHORT = 10e-6
 """Seconds of a kernel that single changes would have to save thousands of calls to pay for the asking."""
 CHANGES = 12.0
@@ -305,6 +306,9 @@ def _ask_rules(choice: _Choice) -> None:
     """Ask the first kind of rules that has a legal guess: as in the ranked choice, what has a fold's start schedules needs no other."""
     f = choice.f
     if choice.take_first(chain(RESIDUES.guesses(f), ENTRIES.guesses(f))):
+        others = (o for o in map(f.trials.legal_at_once, RESIDUES.guesses(f)) if o is not None)
+        better = _faster_by_both(f.trials, next(iter(choice.found)), others, CLEARLY)
+        choice.found = {o: 0.0 for o in better} or choice.found
         return
     near = next(GROUPS.guesses(f), None)
     if near is not None:
@@ -359,11 +363,14 @@ def _ask_other_lanes(choice: _Choice) -> None:
     best = min(plain, key=plain.__getitem__)
     choice.most = len(plain) + int(OTHERS / guess_cost(choice.f.kernel))
     choice.ask_all(EACH_AXIS.guesses(choice.f))
-    likely = sorted(
-        (o for o in choice.found if o not in plain and choice.found[o] * FAR_FASTER < plain[best]), key=choice.found.__getitem__
-    )
-    faster = (o for o in likely[:COUNTED] if trials.counted(o) * FAR_FASTER < trials.counted(best))
-    choice.found = plain | {o: choice.found[o] for o in islice(faster, 1)}
+    others = [o for o in choice.found if o not in plain]
+    choice.found = plain | {o: choice.found[o] for o in _faster_by_both(trials, best, others, FAR_FASTER)}
+
+
+def _faster_by_both(trials: Trials, best: Opts, others: Iterable[Opts], times: float) -> list[Opts]:
+    """The likeliest of some schedules that are so many times as fast as `best` by the estimate and by what their Programs count; none or one."""
+    likely = sorted((o for o in others if trials.seconds(o) * times < trials.seconds(best)), key=trials.seconds)
+    return [*islice((o for o in likely[:COUNTED] if trials.counted(o) * times < trials.counted(best)), 1)]
 
 
 def _count_two(choice: _Choice) -> None:

@@ -10,6 +10,7 @@ from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, quick_starts, starts
 from tilewright.heuristics.model import cpu
 from tilewright.heuristics.start import choose
+from tilewright.heuristics.start.start_rule import StartFacts
 from tilewright.heuristics.start import contractions as products
 from tilewright.heuristics.start import trials as trials_of
 from tilewright.heuristics.start.trials import Trials
@@ -318,3 +319,15 @@ def test_copies_of_what_the_last_cache_holds_wait_less() -> None:
     plan = s.stages["b"]
     near, far = (cpu.copy_cycles(s, plan, cpu.loops_around(s, plan), cpu.DEFAULT, away) for away in (0.0, 1.0))
     assert 0 < near < far
+
+
+def test_another_tile_of_residues_is_taken_where_both_models_like_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = {"n": 1, "c": 32, "h": 32, "w": 32, "oc": 32, "kh": 4, "kw": 4, "stride": 2, "pad": 1}
+    kernel, target = normalise(named_kernels.make("conv2d_dx", shape)), targets.named("avx2")
+    trials = Trials(kernel, target)
+    guesses = [o for o in map(trials.legal_at_once, choose.RESIDUES.guesses(StartFacts(kernel, target))) if o is not None]
+    first, second = guesses[:2]
+    monkeypatch.setattr(Trials, "seconds", lambda self, opts: 0.5e-6 if opts == second else 1e-6)
+    for counted, wanted in ((0.5, second), (1.0, first)):
+        monkeypatch.setattr(Trials, "counted", lambda self, opts, counted=counted: counted if opts == second else 1.0)
+        assert quick_starts(kernel, target)[0] == wanted
