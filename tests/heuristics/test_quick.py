@@ -10,9 +10,9 @@ from tilewright import named_kernels, targets
 from tilewright.heuristics import estimate, quick_starts, starts
 from tilewright.heuristics.model import cpu
 from tilewright.heuristics.start import choose
-from tilewright.heuristics.start.start_rule import StartFacts
 from tilewright.heuristics.start import contractions as products
 from tilewright.heuristics.start import trials as trials_of
+from tilewright.heuristics.start.start_rule import StartFacts
 from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel, KernelBuilder, OptError, cast, float32, int16, int32, int64, maximum, minimum, sym, tanh, where
 from tilewright.ir.normal_form import normalise
