@@ -183,7 +183,11 @@ def link(part: Any, base: Any, place: ViewPlace) -> None:
         if part.known is None or not (part.known.base is base.known or part.known.base is base.known.base):
             part.show(place.array(base.known))
     elif (base.complex_class or part.known is None) and written_by_others(part) and (part.known is not None or part.node.data is not None):
-        enliven(part)
+        alone = base.complex_class or part.dtype.narrow or base.device != "cpu" or base.known is not None or base.node.op != "buffer"
+        if alone:
+            enliven(part)
+        else:
+            part.show(place.array(base.node.data.array))
 
 
 def reshaping(call: Callable[..., Any], array: Callable[..., Any] | None = None, rows: bool = False) -> Callable[..., Any]:

@@ -110,3 +110,17 @@ def test_a_complex_argument_is_not_taken_for_the_real_tensor_of_its_memory() -> 
     pairs, z = Tensor(np.arange(4.0).reshape(2, 2)), Tensor(np.array([1j, 2.0]))
     for _ in range(3):
         assert double(pairs).tolist() == [[0, 2], [4, 6]] and double(z).tolist() == [2j, 4]
+
+
+def test_parts_of_an_array_that_somebody_has_are_numpys_views() -> None:
+    """Such a part is computed with as quickly as any array: it is no node that is read anew."""
+    given = np.arange(300_000.0)
+    x = xp.asarray(given)
+    np.asarray(x)
+    for _ in range(2):
+        part = x[1:]
+        assert float(np.asarray(part * 2.0)[0]) == 2.0
+    part = x[1:]
+    assert part.known is not None and np.shares_memory(part.known, given)
+    given[1] = 7.0
+    assert float(part[0]) == 7.0
