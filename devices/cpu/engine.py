@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError
 from ...targets.named import X86_FEATURES
+from ..once import undivided
 from .linker import Linked, elf_symbols, linkable
 
 if TYPE_CHECKING:
@@ -33,18 +33,18 @@ _VARIABLE = re.compile(rf"{_NAME} = (?!.*\bconstant\b)")
 _ERROR_LINES = 6
 _PARTS = 96
 """Objects of phases that are kept: some ten megabytes at most."""
-_local = threading.local()
+_machines: dict[tuple[str, ...], Any] = {}
+"""LLVM's machines by processor. They are never freed: a thread that did so at its end would hold LLVM's lock while another forks."""
 
 
 def compile_text(text: str, target: Target, native: bool, outside: Collection[str] = ()) -> bytes:
     """Object bytes of LLVM IR text, which may use the symbols `outside`. Raises BuildError with LLVM's first lines, or naming symbols that no one
     defines."""
-    with _parsed(text) as module:
+    with undivided(), _parsed(text) as module:
         key = (target.triple, *processor(target))
-        kept = getattr(_local, "machine", None)
-        if kept is None or kept[0] != key:
-            kept = _local.machine = (key, _machine(*key, native))
-        obj = bytes(kept[1].emit_object(module))
+        if key not in _machines:
+            _machines[key] = _machine(*key, native)
+        obj = bytes(_machines[key].emit_object(module))
     undefined = elf_symbols(obj)[1].difference(outside)
     if undefined:
         raise BuildError(
@@ -106,7 +106,7 @@ def assembly_of(text: str, target: Target) -> str:
     """The assembly that LLVM makes of IR text, for any processor that it knows: what is in the object that
     `compile_text` makes. Raises BuildError."""
     _llvm(all_targets=True)
-    with _parsed(text) as module:
+    with undivided(), _parsed(text) as module:
         return str(_machine(target.triple, *processor(target), native=False).emit_assembly(module))
 
 

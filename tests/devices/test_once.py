@@ -11,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import pytest
 from opencl_driver import POCL, needs_pocl
 from tilewright import devices
+from tilewright.devices.cpu import engine
 from tilewright.devices.once import once, open_in_children, process_lock, undivided
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -145,6 +147,17 @@ def test_a_fork_waits_for_what_another_thread_makes() -> None:
 @pytest.mark.slow
 def test_a_child_compiles_while_its_parents_thread_does(tmp_path: Path) -> None:
     run("-c", FORKED_WHILE_COMPILING, str(tmp_path))
+
+
+def test_a_thread_that_ends_frees_nothing_of_llvms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold LLVM's lock, and a child that is forked meanwhile finds it held for ever."""
+    freed: list[str] = []
+    monkeypatch.setattr(llvm.TargetMachine, "_dispose", lambda machine: freed.append(machine.triple))
+    text = "define void @f() {\n  ret void\n}\n"
+    thread = threading.Thread(target=engine.compile_text, args=(text, devices.get("cpu").target, False))
+    thread.start()
+    thread.join()
+    assert not freed
 
 
 def test_a_device_is_made_once() -> None:
