@@ -40,11 +40,13 @@ Size = int | Node
 
 @dataclass(frozen=True, slots=True)
 class LoopWord:
-    """An address in a loop: that of a parameter, and `offset` bytes; after each step `stride` bytes more."""
+    """An address in a loop: that of a parameter, and `offset` bytes; after each step `stride` bytes more. `jumps`: (step, parameter, offset),
+    where it is in that step, to go on from there."""
 
     parameter: int
     offset: Size = 0
     stride: Size = 0
+    jumps: tuple[tuple[int, int, Size], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

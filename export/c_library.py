@@ -404,6 +404,7 @@ def _loop(program: ExportedProgram, name: str, loop: ExportedLoop, calls: Sequen
             a, b = c.turns
             lines.append(f"            {w}[{c.write}] = {w}[{c.write}] == {w}[{a}] ? {w}[{b}] : {w}[{a}];")
     lines += [f"            {w}[{i}] += {moves};" for i, (_, moves) in enumerate(loop.words) if moves != 0]
+    lines += [f"            if ({t} + 1 == {step}) {w}[{i}] = {address};" for step, i, address in loop.jumps]
     lines += [f"            {n}++;"] if loop.counts else []
     lines += [f"            if (!{on}) break;"] if loop.test is not None else []
     return [*lines, "        }", *after, f"        (void){w};", "    }"]

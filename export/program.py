@@ -115,12 +115,13 @@ class ExportedSort:
 
 @dataclass(frozen=True)
 class ExportedLoop:
-    """A loop over calls, whose pointers are words `w{depth}[…]` of it. `words`: (address, bytes that it moves after a step), the others as
-    `devices.BoundLoop` has them, sizes and addresses as C expressions. `counts`: whether a call reads the number of the step."""
+    """A loop over calls, whose pointers are words `w{depth}[…]` of it. `words`: (address, bytes that it moves after a step); `jumps`:
+    (step, word, address in that step); the others as `devices.BoundLoop` has them, sizes and addresses as C expressions. `counts`: whether a call reads the number of the step."""
 
     depth: int
     calls: tuple[ExportedCall, ...]
     words: tuple[tuple[str, int | str], ...]
+    jumps: tuple[tuple[int, int, str], ...]
     carries: tuple[LoopCarry, ...]
     before: tuple[tuple[int, int, int | str], ...]
     after: tuple[tuple[int, int, int | str], ...]
@@ -539,7 +540,7 @@ def _loop(
         raise UsageError(f"{program.name}: a {loop.name} with a limit of seconds cannot be exported")
     f = loop.frame
     size = partial(_size, program)
-    moving = {i for i, w in enumerate(f.words) if w.stride != 0} | {i for c in f.carries for i in (c.read, c.write)}
+    moving = {i for i, w in enumerate(f.words) if w.stride != 0 or w.jumps} | {i for c in f.carries for i in (c.read, c.write)}
     used = {i for c in f.carries for i in (c.read, c.write, *(c.turns or ()))} | {
         i for c in (*f.before, *f.after) for i in (c.to, c.source)
     }
@@ -559,13 +560,15 @@ def _loop(
     calls = tuple(
         _native(program, function, c, [of[j] for j in sorted(of)], depth + 1) for c, of in zip(loop.calls, arguments, strict=True)
     )
-    words = tuple(
-        (f"(unsigned char *){given[w.parameter]()} + {size(w.offset)}" if i in used else "", size(w.stride) if i in used else 0)
-        for i, w in enumerate(f.words)
-    )
+
+    def address(parameter: int, offset: Any) -> str:
+        return f"(unsigned char *){given[parameter]()} + {size(offset)}"
+
+    words = tuple((address(w.parameter, w.offset) if i in used else "", size(w.stride) if i in used else 0) for i, w in enumerate(f.words))
+    jumps = tuple((step, i, address(p, offset)) for i, w in enumerate(f.words) if i in used for step, p, offset in w.jumps)
     before, after = (tuple((c.to, c.source, size(c.nbytes)) for c in copies) for copies in (f.before, f.after))
     gate = "" if f.gate is None else given[f.gate]()
-    made = ExportedLoop(depth, calls, words, f.carries, before, after, size(f.trips), size(f.start), bool(f.counter), gate, f.test)
+    made = ExportedLoop(depth, calls, words, jumps, f.carries, before, after, size(f.trips), size(f.start), bool(f.counter), gate, f.test)
     return ExportedCall(loop.name, loop=made)
 
 

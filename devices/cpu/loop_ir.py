@@ -208,8 +208,8 @@ go:
   ret i64 %found
 }
 
-; after a step: what was written is read next, addresses go on, and the calls get them
-define internal void @loop_move(ptr %rec) nounwind {
+; before step t: what was written is read next, addresses go on or jump to other arrays, and the calls get them
+define internal void @loop_move(ptr %rec, ptr %bufs, i64 %t) nounwind {
 entry:
   %words = get ptr %rec[4]
   %carries = get ptr %rec[13]
@@ -242,6 +242,23 @@ next:
     %d = get i64 %stride[%j]
     %v1 = add i64 %v, %d
     store i64 %v1, ptr %vp
+  }
+  %jumps = get ptr %rec[31]
+  %nj = get i64 %rec[32]
+  each %k < %nj {
+    %jp = row 4 %jumps[%k]
+    %step = get i64 %jp[0]
+    %now = icmp eq i64 %step, %t
+    br i1 %now, label %jump, label %stays
+jump:
+    %jw = get i64 %jp[1]
+    %jb = get i64 %jp[2]
+    %jo = get i64 %jp[3]
+    %ja = get i64 %bufs[%jb]
+    %jat = add i64 %ja, %jo
+    set i64 %words[%jw] = %jat
+    br label %stays
+stays:
   }
   %cellp = getelementptr i64, ptr %rec, i64 22
   %c = load i64, ptr %cellp
@@ -310,8 +327,8 @@ test:
   br label %goes
 goes:
   %cont = phi i1 [true, %after], [%on1, %test]
-  call void @loop_move(ptr %rec)
   %t1 = add i64 %t, 1
+  call void @loop_move(ptr %rec, ptr %bufs, i64 %t1)
   br i1 %cont, label %look, label %end
 look:
   %due = load i64, ptr %duep

@@ -304,7 +304,8 @@ NEVER = 1 << 62
 _LIST, _COUNT, _WORDS, _INIT, _ALL, _STRIDES, _MOVING, _FED, _FEDS, _GOING, _GOINGS, _CARRIES, _CARRY = range(2, 15)
 _BEFORE, _BEFORES, _AFTER, _AFTERS, _GATE, _TEST = range(15, 21)
 _TRIPS, _COUNTER, _START = 1, 22, 23
-_RECORD = 31
+_JUMP, _JUMPS = 31, 32
+_RECORD = 33
 """Words of a loop's record. 24 to 30 are the loop's own: where it is when a slice of time ends, and when it looks at the clock next."""
 
 Entry = tuple["CallRecord | LoopRecord", int]
@@ -321,7 +322,7 @@ class LoopRecord:
         self.symbolic: list[tuple[int, Node]] = []
         self._kept: list[object] = []
         moved = {c.read for c in loop.carries} | {c.write for c in loop.carries}
-        moved |= {i for i, w in enumerate(loop.words) if w.stride != 0}
+        moved |= {i for i, w in enumerate(loop.words) if w.stride != 0 or w.jumps}
         order = sorted(range(len(loop.words)), key=lambda i: i not in moved)  # those that move first
         at = {i: n for n, i in enumerate(order)}
         words = [loop.words[i] for i in order]
@@ -333,6 +334,7 @@ class LoopRecord:
         self._record[_WORDS] = ctypes.addressof(self._words)
         self._table(_INIT, _ALL, [(w.parameter, w.offset) for w in words])
         self._table(_STRIDES, _MOVING, [(w.stride,) for w in words[: len(moved)]])
+        self._table(_JUMP, _JUMPS, [(step, i, *to) for i, w in enumerate(words) for step, *to in w.jumps])
         feeds = [(entries[call][0].bufs_at + 8 * parameter, at[word]) for call, parameter, word in loop.feeds]
         self._table(_FED, _FEDS, feeds)
         self._table(_GOING, _GOINGS, [f for f in feeds if f[1] < len(moved)])

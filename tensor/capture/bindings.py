@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dis import get_instructions
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -75,25 +75,24 @@ def tensors_on(arrays: Sequence[Array], structure: Structure) -> Any:
     return unflatten(structure, [Tensor.of_array(a) if a.flags.carray else Tensor(a) for a in arrays])
 
 
-def places_for(arrays: Sequence[Array], specs: Sequence[BufferSpec], others: Sequence[Any]) -> list[int] | None:
+def places_for(arrays: Sequence[Array], specs: Sequence[BufferSpec], read: Iterable[tuple[int, Any]]) -> list[int] | None:
     """Where kernels may write results, whose specs these are: the addresses of the arrays; None where one has gaps or lies in the memory of
-    another one, or of `others`: buffers and arrays that kernels read."""
-    spans: list[tuple[int, int]] = []
-    for a, spec in zip(arrays, specs, strict=True):
-        flags = a.flags
-        if not flags.c_contiguous or not flags.aligned:
+    another one, or of what kernels `read`: (address, buffer or array)."""
+    places: list[int] = []
+    for a in arrays:
+        if not a.flags.carray:
             return None
-        first = address(a)
-        spans.append((first, first + spec.nbytes))
-    for b in others:
-        first = address(b) if isinstance(b, array_class()) else b.address
-        for lo, hi in spans:
-            if lo < first + b.nbytes and first < hi:
+        places.append(address(a))
+    for first, b in read:
+        end = first + b.nbytes
+        for place, spec in zip(places, specs):
+            if place < end and first < place + spec.nbytes:
                 return None
-    ordered = sorted(spans)
-    if any(a[1] > b[0] for a, b in pairwise(ordered)):
-        return None
-    return [lo for lo, _ in spans]
+    if len(places) > 1:
+        ordered = sorted((at, at + spec.nbytes) for at, spec in zip(places, specs))
+        if any(a[1] > b[0] for a, b in pairwise(ordered)):
+            return None
+    return places
 
 
 # bindings -------------------------------------------------------------------------------------------------------------

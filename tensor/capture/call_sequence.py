@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...devices.once import process_lock
 from ...ir.dtypes import uint8
 from ...ir.index import function
+from ..fusion.joined_rows import Rows, row_at
 from ..graph.index_checks import CHECK
 from ..graph.nodes import HostCall
 from ..graph.symbolic_sizes import sized_shapes, symbolic
@@ -106,14 +107,14 @@ class LinkedLoop:
 class StepLayout:
     """A loop for Python to make its steps. `plan`, `specs`: of the calls of a step; `slots`: by parameter its spec in a step, `carries`: numbers of those that are
     computed, in the order of a step's outputs, then `stacks` outputs follow, then the test. `xs`: by parameter that the
-    steps go along, (first, every) of its rows. `finals`, `rows`: by carry and stack the position among the loop's outputs."""
+    steps go along, where its rows are. `finals`, `rows`: by carry and stack the position among the loop's outputs."""
 
     plan: PlacedCalls
     specs: tuple[BufferSpec, ...]
     device: str
     slots: tuple[BufferSpec, ...]
     carries: tuple[int, ...]
-    xs: Mapping[int, tuple[int, int]]
+    xs: Mapping[int, tuple[Rows, ...]]
     finals: tuple[int | None, ...]
     rows: tuple[int, ...]
     counter: bool
@@ -139,6 +140,7 @@ def in_python(loop: LinkedLoop, symbols: Sequence[str], arrays: Sequence[Any], v
     outs = [np.zeros(shape, kind) for shape, kind in shapes]
     begin, step = time.monotonic(), 0
     sized = _Sized(lay.slots, tuple(symbols))
+    whole = {r.parameter for rows in lay.xs.values() for r in rows} - {*lay.xs}  # (steps read them as rows of others)
     while step < trips:
         at = trips - 1 - step if lay.reverse else step
         given = []
@@ -148,8 +150,9 @@ def in_python(loop: LinkedLoop, symbols: Sequence[str], arrays: Sequence[Any], v
             elif lay.counter and p == len(lay.slots) - 1:
                 found = np.array(start + step, np.int64)
             else:
-                found = arrays[p] if p not in lay.xs else arrays[p][lay.xs[p][0] + lay.xs[p][1] * at]
-            found = np.ascontiguousarray(found).reshape(spec.shape)
+                found = arrays[p] if p not in lay.xs else row_at(lay.xs[p], arrays, at)
+            found = np.ascontiguousarray(found)
+            found = found if p in whole else found.reshape(spec.shape)
             given.append(buffers.adopt(found, spec.dtype, lay.device, spec.line))
         made = [b.array for b in body.run(given, values)]
         where = [made[lay.plan.outs[i].at] for i in range(len(lay.plan.outs))]

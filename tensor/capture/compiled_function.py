@@ -127,18 +127,22 @@ class CompiledFunction:
     def call_into(self, found: Found, arrays: Sequence[Any]) -> Any:
         """`call_quick` with results in arrays: written there by the kernels where they may, else copied."""
         _, sizes, addresses, _, held = found
-        if self._by_address and self.sequence.direct and self._into:
-            specs = self.sequence.fresh_specs(sizes)
+        sequence = self.sequence
+        if self._by_address and sequence.direct and self._into:
+            specs = sequence.fresh_specs(sizes)
             wanted = [specs[at] for at in self._into]
             check_fits(self.name, arrays, wanted)
-            places = places_for(arrays, wanted, [*held, *(c.buffer for c in self.sequence.cells)])
+            outside = [(c.buffer.address, c.buffer) for c in sequence.cells]
+            places = places_for(arrays, wanted, [*zip(addresses, held), *outside])
             if places is not None:
                 if self.bindings is not None:
                     self.bindings.check()
                 if self.graph.checks:
                     self._check({s: v for s, v in zip(self._symbols, sizes, strict=True)})
-                into = dict(zip(self._into, places, strict=True))
-                self.sequence.run_direct(addresses, sizes, [into[at] for at in range(len(into))])
+                if len(places) > 1:
+                    into = dict(zip(self._into, places, strict=True))
+                    places = [into[at] for at in range(len(into))]
+                sequence.run_direct(addresses, sizes, places)
                 return tensors_on(arrays, self.graph.structure)
         return copied_into(self.name, self.call_quick(found), arrays)
 

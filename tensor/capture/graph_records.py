@@ -339,7 +339,7 @@ def loop_row(loop: LinkedLoop, numbers: Iterator[int]) -> list[Any] | None:
         if c.loop is not None and inner is None:
             return None
         calls.append([c.inputs, c.outputs, c.name, next(numbers) if c.loop is None else -1, inner])
-    words = [[w.parameter, w.offset, w.stride] for w in f.words]
+    words = [[w.parameter, w.offset, w.stride, w.jumps] for w in f.words]
     carries = [[c.read, c.write, c.turns] for c in f.carries]
     copies = [[[c.to, c.source, c.nbytes] for c in found] for found in (f.before, f.after)]
     row = [loop.name, calls, words, f.feeds, carries, *copies, f.counter, f.trips, f.start, f.gate, f.test, loop.room, loop.seconds]
@@ -357,12 +357,7 @@ def loop_of(row: Sequence[Any], kernels: Sequence[FoundKernel], sizes: Sequence[
     name, calls, words, feeds, carries, before, after, counter, trips, start, gate, test, room, seconds = row
     made = [_call(kernels, *c) for c in calls]
     counts = [len(c.inputs) + len(c.outputs) + (c.loop is not None) for c in made]
-    found = tuple(LoopWord(_below(p, sizes), _whole(offset), _whole(stride)) for p, offset, stride in words)
-    for w in found:
-        assert isinstance(w.offset, int) and isinstance(w.stride, int)
-        ends = w.offset, w.offset + w.stride * (max(_whole(trips), 1) - 1)
-        if not 0 <= min(ends) <= max(ends) <= sizes[w.parameter] or (w.stride and trips == NEVER):
-            raise ValueError("a loop's array lies outside of its memory")
+    found = tuple(_loop_word(w, max(_whole(trips), 1), sizes) for w in words)
     word: Callable[[Any], int] = lambda i: _below(i, found)  # noqa: E731
     fed = tuple((_below(c, made), _in(p, counts[_below(c, made)]), word(w)) for c, p, w in feeds)
     counted = tuple((_below(c, made), _in(p, counts[_below(c, made)])) for c, p in counter)
@@ -375,6 +370,16 @@ def loop_of(row: Sequence[Any], kernels: Sequence[FoundKernel], sizes: Sequence[
         None if test is None else word(test),
     )  # fmt: skip
     return LinkedLoop(str(name), tuple(made), frame, _whole(room), None if seconds is None else float(seconds))
+
+
+def _loop_word(row: Sequence[Any], trips: int, sizes: Sequence[int]) -> LoopWord:
+    p, first, stride, jumps = row
+    at = [(0, _below(p, sizes), _whole(first)), *((_whole(step), _below(q, sizes), _whole(offset)) for step, q, offset in jumps)]
+    for (step, parameter, offset), end in zip(at, [*(step for step, _, _ in at[1:]), trips], strict=True):
+        ends = offset, offset + _whole(stride) * (end - step - 1)
+        if not (step < end and 0 <= min(ends) <= max(ends) <= sizes[parameter]) or (stride and trips == NEVER):
+            raise ValueError("a loop's array lies outside of its memory")
+    return LoopWord(*at[0][1:], _whole(stride), tuple(at[1:]))
 
 
 def _call(kernels: Sequence[FoundKernel], inputs: Any, outputs: Any, name: Any, kernel: Any, inner: Any) -> LinkedCall:

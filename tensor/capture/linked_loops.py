@@ -59,7 +59,7 @@ def _linked(p: PlacedLoop, device: str, room: int, executables: Iterator[Executa
         steps = StepLayout(
             p.plan, tuple(specs_of(body.made.nodes, device, list(rooms_for(p.inner).values()))), device,
             tuple(_spec(n, device) for n in loop.parameters), body.carries,
-            {k: body.rows.get(k, (0, 1)) for k in range(loop.carries, loop.carries + loop.xs)},
+            {k: body.rows_of(k) for k in range(loop.carries, loop.carries + loop.xs)},
             tuple(outputs.get(("final", k)) for k in body.carries), tuple(outputs["stack", at] for at in body.stacks),
             loop.counter is not None, loop.reverse,
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Where the arrays of loops lie: what a step reads and writes in terms of the arrays that the loop is called with.
 
-An element of what the loop goes along is the row of its step; so is what a step adds to a stack. A carry that is written over itself stays
+An element of what the loop goes along is the row of its step, of one array or of several, one after the other; so is what a step adds to a stack. A carry that is written over itself stays
 in one buffer. Another one is written to two buffers in turns, or, where it is stacked as well, into its row, where the next step reads it.
 Everything else that a step computes lies in one room, beside those buffers."""
 
@@ -13,6 +13,7 @@ from ...devices import LoopCarry, LoopCopy, LoopWord, Places, Size
 from ...ir import index as ix
 from ...ir.node import Node, const
 from ..fusion.call_list import Call, KernelCall, LoopBody, LoopCall
+from ..fusion.joined_rows import Rows
 from ..graph.captured_numbers import NumberTape
 from ..graph.nodes import TensorNode
 from ..graph.symbolic_sizes import number
@@ -130,7 +131,7 @@ class _Frame:
         if tested:
             self.test = self.at[made.outs[-1]] = self._fixed(LoopWord(self.space, self._take(1)))
         for k in range(loop.carries, loop.carries + loop.xs):
-            reads[k] = self._row(k, loop.slots[k], *self.body.rows.get(k, (0, 1)))
+            reads[k] = self._read_rows(self.body.rows_of(k), loop.slots[k])
         counting = len(loop.slots) if loop.counter is not None else -1
         feeds, counter = [], []
         workspaces = iter(range(len(made.nodes), len(self.plan.spots)))
@@ -196,14 +197,21 @@ class _Frame:
         """The parameter that an output is; None for one that nobody wants."""
         return self.outputs.get((kind, at))
 
-    def _row(self, parameter: int | None, element: TensorNode, first: int = 0, every: int = 1) -> int:
-        """The row of an array that is a step's: row first + every · t in step t."""
+    def _row(self, parameter: int | None, element: TensorNode) -> int:
+        """The row of an array that is a step's."""
         assert parameter is not None
-        begin, stride = (ix.mul(_nbytes(element), const(n)) for n in (first, every))
-        if self.loop.reverse:
-            begin = ix.add(begin, ix.mul(stride, ix.add(number(self.loop.trips), const(-1))))
-            stride = ix.mul(stride, const(-1))
-        return self._moving(LoopWord(parameter, _plain(begin), _plain(stride)))
+        return self._read_rows((Rows(parameter, self.loop.trips),), element)
+
+    def _read_rows(self, rows: Sequence[Rows], element: TensorNode) -> int:
+        """The row that is a step's, of arrays one after the other."""
+        row, starts, step = _nbytes(element), [], 0
+        for r in reversed(rows) if self.loop.reverse else rows:
+            last = ix.mul(const(r.every), ix.add(number(r.count), const(-1)))
+            at = ix.add(const(r.first), last) if self.loop.reverse else const(r.first)
+            starts.append((step, r.parameter, _plain(ix.mul(row, at))))
+            step += r.count if len(rows) > 1 else 0
+        stride = ix.mul(row, const(-rows[0].every if self.loop.reverse else rows[0].every))
+        return self._moving(LoopWord(*starts[0][1:], _plain(stride), tuple(starts[1:])))
 
     def _take(self, nbytes: int) -> int:
         at = self.room = rounded(self.room) if self.room else 0

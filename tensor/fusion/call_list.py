@@ -22,7 +22,6 @@ from ...ir.node import Node, as_node, const
 from ...ir.normal_form import tidy
 from ...ir.online import NoFold, compares, online
 from .. import partition as P
-from ..graph.index_maps import IndexMap
 from ..graph.loop_nodes import GraphLoop, LoopOutput
 from ..graph.nodes import FROM_OUTSIDE, HostCall, TensorNode, interned_in, make, range_of, walk
 from ..graph.own_kernels import OwnKernel
@@ -30,6 +29,7 @@ from ..graph.primitives import cast
 from ..graph.source_lines import Line, at
 from ..graph.symbolic_sizes import extents
 from ..partition import Group
+from .joined_rows import Rows, rows_of, unjoined
 from .pull import LoopPlan, pull
 
 # made -------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class LoopBody:
     """What each step of a loop (without marks) computes. `made`: its calls; `leaves`: by leaf of that list the parameter of the loop that it
     is. `carries`: those that are computed. Outputs of the list are their new values, then the stacks `stacks` (numbers of nodes of the
     body), then what is stored on the way to a carry, then the test. `shared`: by carry, the stack (its position) that is the same node. `rows`: by parameter that
-    goes along an array, (first, every) where step t sees row first + every · t and not row t."""
+    goes along other rows than all of its own, where they are."""
 
     loop: GraphLoop
     made: CallList
@@ -175,7 +175,11 @@ class LoopBody:
     carries: tuple[int, ...]
     stacks: tuple[int, ...]
     shared: Mapping[int, int]
-    rows: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    rows: Mapping[int, tuple[Rows, ...]] = field(default_factory=dict)
+
+    def rows_of(self, k: int) -> tuple[Rows, ...]:
+        """The rows that a parameter goes along."""
+        return self.rows.get(k) or (Rows(k, self.loop.trips),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +231,8 @@ def loop_body(loop: GraphLoop, wanted: Sequence[LoopOutput]) -> LoopBody:
                 shared[k] = same
             new.append(loop.outs[k] if same is not None else _own(loop.outs[k], known))
         made = copy_context().run(_of_step, [*new, *outs])
-    return LoopBody(loop, made, tuple(n.arg.number for n in made.nodes[: made.leaves]), carries, stacks, shared)
+    rows = {k: tuple(Rows(p, count) for p, count in joined) for k, joined in loop.joins}
+    return LoopBody(loop, made, tuple(n.arg.number for n in made.nodes[: made.leaves]), carries, stacks, shared, rows)
 
 
 def _of_step(outs: Sequence[TensorNode]) -> CallList:
@@ -309,7 +314,9 @@ def call_list(outs: Sequence[TensorNode]) -> CallList:
     InternalError where what a kernel reads is not proved to be written (`prove`)."""
     banned: dict[int, str] = {}
     leaves = leaves_of(outs)
+    outs, before = unjoined(outs)
     outs, behind = P.apart(outs)
+    behind = {**before, **{i: before.get(id(n), n) for i, n in behind.items()}}
     while True:
         parted = P.partition(outs, banned)
         strays = parted.strays()
@@ -387,32 +394,28 @@ def _listed(
 def _rows_in_place(
     calls: list[Call], nodes: Sequence[TensorNode], place: Mapping[int, Place], ends: Sequence[Place]
 ) -> tuple[list[Call], set[Place]]:
-    """The calls, of which loops along rows of an array read them where they lie, as those of x[1:] and x[::2]; and places that need no copy."""
+    """The calls, of which loops along rows of an array read them where they lie, as those of x[1:] and x[::2]; and places that need no copy.
+    (One address moves by one stride, along several arrays too.)"""
     copies = {c.outputs[0] for c in calls if isinstance(c, KernelCall) and len(c.outputs) == 1 and nodes[c.outputs[0]].op == "view"}
     found: list[Call] = []
     for c in calls:
         if isinstance(c, LoopCall) and not copies.isdisjoint(c.inputs):
-            loop, inputs, rows = c.body.loop, list(c.inputs), {}
+            loop, inputs, found_rows = c.body.loop, list(c.inputs), dict(c.body.rows)
             for k in range(loop.carries, loop.carries + loop.xs):
-                n = nodes[inputs[k]]
-                base = place.get(_memory(n.src[0])) if inputs[k] in copies else None
-                lies = _rows(n.arg) if base is not None and (nodes[base].shape, nodes[base].dtype) == (n.arg.source, n.dtype) else None
-                if base is not None and lies is not None:
-                    inputs[k], rows[k] = base, lies
-            c = replace(c, body=replace(c.body, rows=rows), inputs=tuple(inputs))
+                rows = c.body.rows_of(k)
+                for j, r in enumerate(rows):
+                    n = nodes[inputs[r.parameter]]
+                    base = place.get(_memory(n.src[0])) if inputs[r.parameter] in copies else None
+                    lies = rows_of(n) if base is not None and (nodes[base].shape, nodes[base].dtype) == (n.arg.source, n.dtype) else None
+                    if base is not None and lies is not None and (len(rows) == 1 or r.count == 1 or lies[1] == 1):
+                        inputs[r.parameter] = base
+                        rows = (*rows[:j], replace(r, first=lies[0], every=lies[1] if len(rows) == 1 else 1), *rows[j + 1 :])
+                        found_rows[k] = rows
+            c = replace(c, body=replace(c.body, rows=found_rows), inputs=tuple(inputs))
         found.append(c)
     read = {*ends, *(p for c in found for p in c.inputs)}
     gone = {p for p in copies if p not in read}
     return [c for c in found if gone.isdisjoint(c.outputs)], gone
-
-
-def _rows(by: IndexMap) -> tuple[int, int] | None:
-    """(first, every) where a view has row first + every · t of its source as row t; None for another view."""
-    if by.mask is not None or by.lies or not by.shape or by.shape[1:] != by.source[1:] or by.indices[1:] != by.axes[1:]:
-        return None
-    terms, first = ix.parts(by.indices[0])
-    every = terms.pop(by.axes[0], 1 if by.axes[0].op == "const" else 0)
-    return None if terms or not every else (first, every)
 
 
 def _late(calls: list[Call], leaves: int) -> list[Call]:

@@ -23,7 +23,8 @@ class GraphLoop:
     """A loop. `slots` of the body: of carries, of elements, then of what all steps see. `outs`: the carries' new values, each a node of its
     slot's shape and type, then whatever else the body makes. `test`: a bool in each step that says whether there is another one.
     `counter`: a slot that counts steps from `start`. `reverse`: the last element comes first. `seconds`: how long it may take. `checks`: carries that hold how far
-    outside the furthest index was, each with a row of `index_checks`."""
+    outside the furthest index was, each with a row of `index_checks`. `joins`: by parameter that goes along several arrays, one after the
+    other, the parameter of each and how many rows of it there are."""
 
     name: str
     trips: int
@@ -38,6 +39,7 @@ class GraphLoop:
     reverse: bool = False
     seconds: float | None = None
     checks: tuple[tuple[int, Any], ...] = ()
+    joins: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
 
     @cached_property
     def roots(self) -> tuple[TensorNode, ...]:
@@ -73,7 +75,7 @@ class GraphLoop:
         ends = tuple(self.place[id(r)] for r in self.roots)
         counts = self.carries, self.xs, self.counter is None, self.start, self.test is None
         checks = tuple((k, row.key) for k, row in self.checks)
-        return self.name, self.trips, counts, self.gated, self.reverse, self.seconds, checks, tuple(rows), ends
+        return self.name, self.trips, counts, self.gated, self.reverse, self.seconds, checks, self.joins, tuple(rows), ends
 
     @cached_property
     def _hash(self) -> int:

@@ -336,6 +336,35 @@ def test_rows_of_an_array_are_read_where_they_lie(body: str, reverse: bool) -> N
         np.testing.assert_allclose(after(x[:k].copy()).numpy(), c)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("body", ["kernels", "numpy"])
+def test_arrays_that_are_joined_are_read_where_they_lie(body: str, reverse: bool) -> None:
+    """Pieces of one row and of several: an array, rows of one, what is computed; and a join that is wanted itself."""
+
+    def sums(x: Any, y: Any, of: Any, run: Any) -> Any:
+        after, around, wanted = (of.concat(a) for a in ([x[1:], y[:1] * 0.5], [y[2:3], x[2:6], y, x[:1]], [x[:6], x[::-1][1:4]]))
+
+        def step(c: Any, q: Any) -> Any:
+            c = c * 0.5 + q[0] - q[1] * q[2]
+            return of.sort(c) if body == "numpy" else c
+
+        return run(step, x[0] * 0, (after, around, wanted)), wanted
+
+    def steps(step: Any, c: Any, xs: Any) -> Any:
+        found = np.zeros_like(xs[0])
+        for t in reversed(range(9)) if reverse else range(9):
+            c = found[t] = step(c, [x[t] for x in xs])
+        return found
+
+    loop = lambda step, c, xs: tw.scan(lambda c, q: ((y := step(c, q)), y), c, xs, reverse=reverse)[1]  # noqa: E731
+    x, y = np.random.default_rng(0).standard_normal((9, 3)), np.random.default_rng(1).standard_normal((3, 3))
+    f = tw.jit(lambda x, y: sums(x, y, xp, loop))
+    for way in (f, f, lambda x, y: sums(x, y, xp, loop)):
+        for got, want in zip(way(Tensor(x), Tensor(y)), sums(x, y, np, steps), strict=True):
+            np.testing.assert_allclose(got.numpy(), want)
+    assert f.report().count("where") == 1  # (the one that is wanted)
+
+
 def test_what_is_read_where_it_lies_may_be_wanted_as_well() -> None:
     x = np.arange(12.0).reshape(4, 3)
     made = tw.jit(
