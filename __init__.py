@@ -114,7 +114,7 @@ if not TYPE_CHECKING:  # type checkers know the names from above, and then say w
         if where is None:
             if name.startswith("_") or find_spec(f"{__name__}.{name}"):  # (asked of any module, and before a folder is imported)
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}: import {__name__}.{name} has it")
-            raise import_module(".tensor.frontends.habits", __name__).no_name(__name__, name, dir(import_module(".xp", __name__)))
+            raise import_module(".tensor.frontends.habits", __name__).no_name(__name__, name)
         found = globals()[name] = getattr(import_module(f".{where}", __name__), name)
         return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 
 class TilewrightError(Exception):
     """Base of all errors that tell a user what to do."""
@@ -69,3 +71,12 @@ class NotANumberError(UsageError, ArithmeticError):
 
 class InternalError(TilewrightError):
     """Tilewright made something that it must never make: a fault to report, not one of a kernel, an option or a device."""
+
+
+class NoFunction(ModuleType):
+    """A folder that has the name of a function of others: a call of it says what does the same."""
+
+    _here = ""
+
+    def __call__(self, *_: object, **__: object) -> None:
+        raise TypeError(f"{self.__name__} is a module and no function: here it is {self._here}")

@@ -1,8 +1,10 @@
 """A lazy tensor library whose expressions become kernels by fusion, scheduled from the cache at JIT time."""
 
+import sys as _sys
+
 from .. import cache as _cache  # noqa: F401
 from .. import devices as _devices  # noqa: F401
-from .. import ir as _ir  # noqa: F401
+from .. import ir as _ir
 from .. import opts as _opts  # noqa: F401
 from .. import plan as _plan  # noqa: F401
 from .. import search as _search  # noqa: F401
@@ -33,3 +35,6 @@ from .running.buffers import memory_cap as memory_cap
 from .running.observers import report as report
 from .tensor import Tensor as Tensor
 from .trees import tree_map as tree_map
+
+_here = "tilewright.Tensor(data)"
+_sys.modules[__name__].__class__ = _ir.errors.NoFunction

@@ -131,7 +131,7 @@ class TensorHandle:
                 raise AttributeError(f"'Tensor' object has no attribute {name!r}")
             from .frontends.habits import no_method
 
-            raise no_method(name, type(self))
+            raise no_method(name)
 
     # what it is ---------------------------------------------------------------------------------------------------
     @property

@@ -18,6 +18,7 @@ from ..ir.errors import UsageError
 from .capture.call_sequence import in_python
 from .capture.linked_loops import kernel_calls, linked_calls
 from .capture.loop_memory import placed_loops
+from .frontends.habits import answered
 from .fusion.call_list import LoopCall
 from .gradients.checkpoint import rebuild
 from .graph import primitives as P
@@ -113,6 +114,7 @@ def written_out() -> Iterator[None]:
         _way.steps = before
 
 
+@answered
 def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
     """(last carry, ys) of `carry, y = f(carry, x)` for each element x of `xs` along dimension 0, as `jax.lax.scan`.
 
@@ -147,6 +149,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
     return unflatten(shape, _tensors(last, device)), unflatten(ys_shape, _tensors(ys, device))
 
 
+@answered
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Any) -> Any:
     """`val = body_fun(i, val)` for i from `lower` to `upper` − 1, as `jax.lax.fori_loop`; the last value. `i` is an int64 tensor.
 
@@ -172,6 +175,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
     return unflatten(shape, _tensors(last, device))
 
 
+@answered
 def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_val: Any, *, seconds: float | None = None) -> Any:
     """`val = body_fun(val)` while `cond_fun(val)` holds, as `jax.lax.while_loop`; the last value. `cond_fun` returns one bool.
 
@@ -194,6 +198,7 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
     return unflatten(shape, _tensors(last, device))
 
 
+@answered
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
     """`true_fun(*operands)` where `pred`, one bool, holds, else `false_fun(*operands)`, as `jax.lax.cond`. Only one of them is computed.
 

@@ -1,6 +1,8 @@
 """Kernels in tiles: a grid of cells, blocks of arrays as tiles, loops over blocks. See docs/tiles.md."""
 
-from .. import ir as _ir  # noqa: F401
+import sys as _sys
+
+from .. import ir as _ir
 from .tile_builder import TileBuilder
 from .tile_functions import (
     absolute,
@@ -39,3 +41,6 @@ __all__ = [
     "isnan", "kernel", "log", "log1p", "maximum", "minimum", "power", "round_even", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh", "trunc",
     "where",
 ]  # fmt: skip
+
+_here = "tilewright.xp.tile(x, repetitions)"
+_sys.modules[__name__].__class__ = _ir.errors.NoFunction

@@ -4,16 +4,26 @@ Looked at only where a name or an argument was not found, so it costs nothing be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from inspect import Signature
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Signature, signature
+from typing import Any, TypeVar
 
 from ..graph.source_lines import at, user_line
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 ARGUMENTS = {
     "dim": "axis", "dims": "axes", "keepdim": "keepdims", "unbiased": "correction", "dim0": "axis1", "dim1": "axis2", "input": "x",
     "a": "x", "a_min": "min", "a_max": "max", "out": "",
 }  # fmt: skip
 """An argument as others call it, and as it is called here ('': there is none, since results are new tensors)."""
+
+_RANDOM = {
+    "bernoulli": "bernoulli", "multinomial": "uniform", "normal_": "normal", "uniform_": "uniform", "random_": "randint", "exponential_": "uniform",
+    "log_normal_": "normal", "geometric_": "uniform", "cauchy_": "uniform",
+}  # fmt: skip
 
 METHODS = {
     "clamp": "clip(min, max)", "t": "T", "cat": "xp.concat([x, y])", "concat": "xp.concat([x, y])",
@@ -41,6 +51,22 @@ METHODS = {
     "element_size": "itemsize", "diag": "xp.diag(x)", "register_hook": "tilewright.grad, or value_and_grad",
     "weak_type": "dtype", "aval": "shape and dtype", "compress": "x[mask]", "put": "x[i] = y", "index_fill": "x[i] = value",
     "index_copy": "x[i] = y", "to_list": "tolist()", "apply_": "tilewright.vmap", "map": "tilewright.vmap",
+    **dict.fromkeys(("is_contiguous", "is_pinned", "resolve_conj", "resolve_neg", "copy_to_host_async", "is_fully_addressable", "is_ready"), "always so"),
+    **dict.fromkeys(("grad_fn", "is_leaf", "retain_grad", "retains_grad", "output_nr", "register_post_accumulate_grad_hook"), "tilewright.grad of a function"),
+    **dict.fromkeys(("storage", "untyped_storage", "const_data_ptr", "storage_offset", "pin_memory", "unsafe_buffer_pointer"), "numpy(), its memory"),
+    **dict.fromkeys(("is_cpu", "is_meta", "is_mps", "is_xla", "is_xpu", "get_device", "devices", "platform", "sharding"), "device"),
+    **dict.fromkeys(("is_floating_point", "is_complex", "is_signed"), "xp.isdtype(x.dtype, kind)"), "is_nonzero": "x.item() != 0", "is_same_size": "x.shape == y.shape",
+    **dict.fromkeys(("layout", "is_sparse", "is_sparse_csr", "to_sparse", "to_sparse_csr", "coalesce", "crow_indices", "col_indices"), "tilewright.sparse.CSR"),
+    **dict.fromkeys(("addbmm", "addmv", "addr", "smm", "sspaddmm"), "x + a @ b"), "addcmul": "x + value * a * b", "addcdiv": "x + value * a / b",
+    "aminmax": "x.min() and x.max()", "as_strided": "reshape, or a slice", "cummax": "tilewright.scan of xp.maximum", "cummin": "tilewright.scan of xp.minimum",
+    "diag_embed": "x[..., None] * xp.eye(n)", "dist": "xp.linalg.vector_norm(x - y)", "erfc": "1 - x.erf()", "frac": "x - xp.trunc(x)", "sgn": "sign()",
+    "histc": "np.histogram, NumPy's own, outside of jit", "index_reduce": "scatter_add", "scatter_reduce": "scatter_add, or index_put",
+    "inverse": "xp.linalg.inv(x)", "pinverse": "xp.linalg.pinv(x)", "logdet": "xp.linalg.slogdet(x)[1]", "lstsq": "xp.linalg.pinv(x) @ y",
+    "kthvalue": "sort(axis=-1)[..., k - 1]", "msort": "sort(axis=0)", "logit": "xp.log(x / (1 - x))", "xlogy": "xp.where(x == 0, 0, x * xp.log(y))",
+    "mH": "conj().mT", "masked_scatter": "index_put", "slice_scatter": "x[start:end] = y", "diagonal_scatter": "index_put", "prelu": "xp.where(x > 0, x, a * x)",
+    "new_empty": "xp.empty(shape)", "renorm": "x / xp.linalg.vector_norm(x, axis=..., keepdims=True)", "resize_as": "reshape(y.shape)", "sum_to_size": "sum(axis=...)",
+    "split_with_sizes": "split(sizes)", "unflatten": "reshape", "unfold": "x[start:end]", "take_along_dim": "take_along_axis", "share_memory": "numpy()",
+    **{name: f"tilewright.nn.{here}, with a key" for name, here in _RANDOM.items()},
 }  # fmt: skip
 """Methods and attributes of others' arrays, and what does the same here."""
 
@@ -78,7 +104,21 @@ FUNCTIONS = {
     "tri": "xp.tril(xp.ones(shape))", "atleast_2d": "xp.reshape", "atleast_3d": "xp.reshape", "rollaxis": "xp.moveaxis", "ndarray": "tilewright.Tensor",
     "digitize": "xp.searchsorted(bins, x)", "ediff1d": "xp.diff", "trapezoid": "(y[1:] + y[:-1]).sum() * dx / 2", "lerp": "x + w * (y - x)",
     "trapz": "(y[1:] + y[:-1]).sum() * dx / 2", "addmm": "x + a @ b", "masked_select": "x[mask]", "movedim": "xp.moveaxis",
-    "clamp_min": "xp.clip(x, min)", "resize": "xp.reshape",
+    "clamp_min": "xp.clip(x, min)", "clamp_max": "xp.clip(x, max=max)", "resize": "xp.reshape",
+    "dynamic_slice": "xp.take(x, start + xp.arange(n), axis=...)", "dynamic_slice_in_dim": "xp.take(x, start + xp.arange(n), axis=...)",
+    "dynamic_index_in_dim": "xp.take(x, i, axis=...)", "index_take": "xp.take", "dynamic_update_slice": "x[start:end] = y",
+    "dynamic_update_slice_in_dim": "x[start:end] = y", "dynamic_update_index_in_dim": "x[i] = y", "slice": "x[start:end]",
+    "slice_in_dim": "x[start:end]", "index_in_dim": "x[i:i + 1]", "convert_element_type": "xp.astype", "reduce_precision": "xp.astype",
+    "broadcast_in_dim": "xp.broadcast_to", "broadcast_like": "xp.broadcast_to(x, y.shape)", "iota": "xp.arange", "broadcasted_iota": "xp.arange",
+    "range": "xp.arange", "collapse": "xp.reshape", "dot_general": "xp.einsum, or x @ y", "batch_matmul": "x @ y", "reduce": "xp.sum, max, min or prod",
+    "reduce_sum": "xp.sum", "reduce_max": "xp.max", "reduce_min": "xp.min", "reduce_prod": "xp.prod", "reduce_and": "xp.all", "reduce_or": "xp.any",
+    "reduce_window": "tilewright.nn.max_pool or avg_pool", "rem": "xp.remainder", "rev": "xp.flip", "select_n": "xp.where", "is_finite": "xp.isfinite",
+    "shift_left": "xp.bitwise_left_shift", "shift_right_logical": "xp.bitwise_right_shift", "shift_right_arithmetic": "xp.bitwise_right_shift",
+    "sort_key_val": "xp.argsort, then xp.take", "logistic": "tilewright.nn.sigmoid", "integer_pow": "x ** n", "population_count": "np.bitwise_count",
+    **dict.fromkeys(("scatter_mul", "scatter_max", "scatter_min", "scatter_sub", "scatter_apply"), "x.scatter_add, or x.index_put"),
+    **dict.fromkeys(("conv_general_dilated", "conv_with_general_padding", "convolution"), "tilewright.nn.conv"), "rsub": "y - x", "numel": "x.size",
+    **dict.fromkeys(("is_tensor", "FloatTensor", "DoubleTensor", "LongTensor", "IntTensor", "BoolTensor", "Array"), "tilewright.Tensor"),
+    **dict.fromkeys(("rand_like", "randn_like", "randint_like", "randperm", "poisson"), "tilewright.nn (normal, uniform and randint take a key)"),
 }  # fmt: skip
 """Functions of others' namespaces, and what does the same here."""
 
@@ -89,6 +129,17 @@ OPTIONS = {
     "fastmath": "the default; numerics='fixed' is the other",
 }  # fmt: skip
 """Options of others' compilers, and what does the same here."""
+
+TRANSFORMS = {
+    "unroll": "the schedules of a step's kernels say what is written out; leave it out",
+    "axis_name": "there are no names of axes; sum over the new dimension behind vmap", "spmd_axis_name": "there are no names of axes",
+    "axis_size": "an array that in_axes goes along says it", "holomorphic": "leave it out", "allow_int": "leave it out",
+    "operand": "give operands by place, after the functions", "linear": "leave it out", "policy": "leave it out: everything is computed again",
+    "prevent_cse": "leave it out", "use_reentrant": "leave it out", "argnum": "here it is argnums", "argnames": "give argnums, places of arguments",
+    "create_graph": "call grad of grad", "randomness": "give each its key", "in_dims": "here it is in_axes", "out_dims": "here it is out_axes",
+    "chunk_size": "call it on parts of the batch", "strict": "leave it out",
+}  # fmt: skip
+"""Arguments of others' loops, gradients and `vmap`, and what is done here."""
 
 _JACOBIAN = "tilewright.vmap of tilewright.vjp or jvp over the rows of xp.eye(n)"
 NAMES = {
@@ -104,6 +155,15 @@ NAMES = {
     "map": "tilewright.vmap, or tilewright.scan", "switch": "tilewright.cond", "associative_scan": "tilewright.xp.cumulative_sum, or tilewright.scan",
     "cuda": 'device="cuda"', "make_jaxpr": "tilewright.jit(f).report(), or tune graph", "ops": "tilewright.xp", "debugging": "tilewright.debug",
     "save": 'save, after "from tilewright.io import save"', "load": 'load, after "from tilewright.io import load"', "enable_grad": "tilewright.grad", "custom_derivatives": "tilewright.register_gradient",
+    **dict.fromkeys(("set_num_threads", "get_num_threads", "set_num_interop_threads"), "tilewright.jit(threads=...)"), "pmap": "tilewright.vmap",
+    **dict.fromkeys(("set_default_dtype", "set_default_tensor_type", "enable_x64"), "tilewright.set_default_float"), "linearize": "tilewright.jvp",
+    **dict.fromkeys(("Generator", "default_generator", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "the key of tilewright.nn's functions"),
+    **dict.fromkeys(("set_default_device", "default_device", "default_backend", "Device", "device"), 'device="cpu", of Tensor and jit'),
+    **dict.fromkeys(("debug_nans", "set_anomaly_enabled", "autograd_anomaly"), "tilewright.debug.nans()"), "device_get": "x.numpy()", "Size": "a tuple",
+    **dict.fromkeys(("autocast", "amp", "GradScaler"), "x.astype(xp.float16), or bfloat16"), "dtype": "xp.float32 and so on", "eval_shape": "tilewright.jit(f).report()",
+    **dict.fromkeys(("Module", "ModuleDict", "ParameterDict"), "a function of a tree of weights; docs/from-others.md shows a model"),
+    **dict.fromkeys(("profiler", "explain_cache_misses", "log_compiles"), "tilewright.report, or tune graph"), "set_grad_enabled": "tilewright.stop_gradient(x)",
+    **dict.fromkeys(("sparse_csr_tensor", "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr", "sparse_coo"), "tilewright.sparse.CSR"),
 }  # fmt: skip
 """Names in others' packages that are neither functions of arrays nor here, and what does the same."""
 
@@ -112,7 +172,19 @@ NETWORKS = {
     "functional": "tilewright.nn itself", "relu6": "xp.clip(x, 0, 6)", "tanh": "x.tanh()", "pad": "xp.pad", "rand": "uniform(shape, key=...)",
     "randn": "normal(shape, key=...)", "conv1d": "conv", "conv2d": "conv", "conv3d": "conv", "max_pool2d": "max_pool", "avg_pool2d": "avg_pool",
     "scaled_dot_product_attention": "(q @ k.mT * scale).softmax(-1) @ v", "binary_cross_entropy": "bce_loss", "smooth_l1_loss": "huber_loss",
-    "kl_div": "(p * (p.log() - q.log())).sum()",
+    "kl_div": "(p * (p.log() - q.log())).sum()", "conv_transpose1d": "conv_transpose", "conv_transpose2d": "conv_transpose", "conv_transpose3d": "conv_transpose",
+    "max_pool1d": "max_pool", "max_pool3d": "max_pool", "avg_pool1d": "avg_pool", "avg_pool3d": "avg_pool", "softmin": "softmax(-x)",
+    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"), "global_avg_pool, or avg_pool"), "swish": "silu", "hard_swish": "hardswish",
+    **dict.fromkeys(("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"), "max_pool"), "soft_sign": "softsign",
+    **dict.fromkeys(("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"), "dropout(x, p, key=...)"),
+    "binary_cross_entropy_with_logits": "bce_with_logits", "prelu": "xp.where(x > 0, x, a * x)", "glu": "a * sigmoid(b)", "standardize": "layer_norm",
+    "hardtanh": "xp.clip(x, -1, 1)", "hard_tanh": "xp.clip(x, -1, 1)", "threshold": "xp.where(x > t, x, value)", "hardshrink": "xp.where(xp.abs(x) > t, x, 0)",
+    "hardsigmoid": "xp.clip(x / 6 + 0.5, 0, 1)", "hard_sigmoid": "xp.clip(x / 6 + 0.5, 0, 1)", "logsigmoid": "-softplus(-x)", "log_sigmoid": "-softplus(-x)",
+    "hard_silu": "hardswish", "tanhshrink": "x - x.tanh()", "softshrink": "xp.sign(x) * xp.maximum(xp.abs(x) - t, 0)", "celu": "elu", "selu": "1.0507 * elu(x, 1.6733)",
+    "cosine_similarity": "xp.vecdot of normalize(x) and normalize(y)", "pairwise_distance": "xp.linalg.vector_norm(x - y, axis=-1)",
+    "upsample": "xp.repeat", "upsample_nearest": "xp.repeat", "interpolate": "xp.repeat", "pixel_shuffle": "xp.reshape, permute_dims, reshape",
+    **dict.fromkeys(("dot_product_attention", "multi_head_attention_forward"), "(q @ k.mT * scale).softmax(-1) @ v"),
+    **dict.fromkeys(("identity", "initializers", "init"), _LAYER),
     **dict.fromkeys(("Module", "Parameter", "Sequential", "Linear", "Conv2d", "LSTM", "GRU", "Embedding", "LayerNorm", "Dropout", "ReLU"), _LAYER),
 }  # fmt: skip
 """Names of others' packages of networks, and what does the same in `tilewright.nn`."""
@@ -158,51 +230,118 @@ _CALLS = ("takes ", "missing ", "got ", "too many ")
 """How Python says that a call does not fit a function."""
 
 
+def elsewhere(name: str, *tables: Mapping[str, str]) -> str | None:
+    """What does the same as a name of others: by `tables`, by what the package has of that name in another place, or by what is said of
+    it elsewhere. `x.exp_()` is PyTorch's way to write into x, and `expand_copy` its way to say that a result is new."""
+    from ... import xp
+    from .. import handle
+    from . import nn
+
+    for table in tables:
+        if name in table:
+            return table[name]
+    places: tuple[tuple[object, str], ...] = ((xp, "xp."), (xp.linalg, "xp.linalg."), (nn, "tilewright.nn."))
+    here = next((f"{of}{name}" for place, of in places if callable(vars(place).get(name))), None)
+    here = here or next((table[name] for table in (FUNCTIONS, NAMES, NETWORKS, METHODS) if name in table), None)
+    if here is None and hasattr(handle.TensorHandle.made_as, name) and not name.startswith("_"):
+        here = f"x.{name}"
+    if here is None and name.endswith("_") and not name.startswith("_"):
+        method = hasattr(handle.TensorHandle.made_as, name[:-1])
+        found = f"x.{name[:-1]}(...)" if method else elsewhere(name[:-1], *tables)
+        here = None if found is None else found if "= " in found else f"x[...] = {_called(found)}"
+    if here is None and name.endswith("_copy"):
+        here = elsewhere(name.removesuffix("_copy"), *tables)
+    return here
+
+
+def _called(here: str) -> str:
+    """A function's name with what it is called with."""
+    return f"{here}(x)" if here.replace(".", "").replace("_", "").isalnum() and not here.startswith("x.") else here
+
+
+def answered(function: F) -> F:
+    """The function, whose error for arguments of others' functions says what to write here, and for other wrong ones what it takes."""
+    takes = signature(function)
+    shown = takes.replace(parameters=[p.replace(annotation=p.empty) for p in takes.parameters.values()], return_annotation=takes.empty)
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            wrong = next((n for n in kwargs if n not in takes.parameters and n in TRANSFORMS), None)
+            try:
+                takes.bind(*args, **kwargs)
+            except TypeError as e:
+                why = f"its arguments are {shown}" if wrong is None else TRANSFORMS[wrong]
+                raise TypeError(f"{function.__name__}() {e}: {why}{at(user_line())}") from None
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def size_called(error: TypeError) -> TypeError | None:
+    """The error where a captured function called x.size, which is PyTorch's way to ask for a shape; None for another error."""
+    from linecache import getline
+    from traceback import walk_tb
+
+    if str(error) == "'int' object is not callable":
+        frame, line = list(walk_tb(error.__traceback__))[-1]
+        if ".size(" in getline(frame.f_code.co_filename, line):
+            return TypeError(
+                f"x.size is a number, of elements: what others call x.size() is x.shape here{at((frame.f_code.co_filename, line))}"
+            )
+    return None
+
+
 def no_network(name: str) -> AttributeError:
     """The error for a name that `tilewright.nn` has not."""
-    known = {**NETWORKS, name: _LAYER} if name.endswith("Loss") else NETWORKS
-    return _missing(f"module 'tilewright.nn' has no attribute {name!r}", name, known)
+    return _missing(f"module 'tilewright.nn' has no attribute {name!r}", _LAYER if name.endswith("Loss") else elsewhere(name, NETWORKS))
 
 
 def no_optimiser(name: str) -> AttributeError:
     """The error for a name that `tilewright.optim` has not."""
-    return _missing(f"module 'tilewright.optim' has no attribute {name!r}", name, OPTIMISERS)
+    return _missing(f"module 'tilewright.optim' has no attribute {name!r}", OPTIMISERS.get(name))
 
 
 def no_decomposition(name: str) -> AttributeError:
     """The error for a name that `tilewright.xp.linalg` has not."""
-    return _missing(f"module 'tilewright.xp.linalg' has no attribute {name!r}", name, DECOMPOSITIONS, "linalg.")
+    return _missing(f"module 'tilewright.xp.linalg' has no attribute {name!r}", elsewhere(name, DECOMPOSITIONS) or _numpys(name, "linalg."))
 
 
 def no_sparse(name: str) -> AttributeError:
     """The error for a name that `tilewright.sparse` has not."""
-    return _missing(f"module 'tilewright.sparse' has no attribute {name!r}", name, SPARSE)
+    return _missing(f"module 'tilewright.sparse' has no attribute {name!r}", SPARSE.get(name))
 
 
 def no_matrix_method(name: str) -> AttributeError:
     """The error for an attribute that a `CSR` has not."""
-    return _missing(f"'CSR' object has no attribute {name!r}", name, MATRIX)
+    return _missing(f"'CSR' object has no attribute {name!r}", MATRIX.get(name))
 
 
-def no_method(name: str, tensors: type) -> AttributeError:
-    """The error for an attribute that tensors have not. `x.exp_()` is PyTorch's way to write into x."""
+def no_method(name: str) -> AttributeError:
+    """The error for an attribute that tensors have not."""
     import numpy as np
 
-    known = {**METHODS, name: f"numpy().{name}"} if hasattr(np.ndarray, name) and not hasattr(np, name) and name not in METHODS else METHODS
-    if name.endswith("_") and name not in METHODS and callable(getattr(tensors, name[:-1], None)):
-        known = {**METHODS, name: f"x[...] = x.{name[:-1]}(...)"}
-    return _missing(f"'Tensor' object has no attribute {name!r}", name, known, "")
+    here = elsewhere(name, METHODS) or _numpys(name)
+    if here is None and hasattr(np.ndarray, name):
+        here = f"numpy().{name}"
+    return _missing(f"'Tensor' object has no attribute {name!r}", here and _called(here))
 
 
 def no_function(name: str) -> AttributeError:
     """The error for a name that `tilewright.xp` has not."""
-    return _missing(f"module 'tilewright.xp' has no attribute {name!r}", name, FUNCTIONS, "")
+    from ... import tensor
+
+    if callable(vars(tensor).get(name)):
+        return _missing(f"module 'tilewright.xp' has no attribute {name!r}", f"tilewright.{name}")
+    return _missing(f"module 'tilewright.xp' has no attribute {name!r}", elsewhere(name, FUNCTIONS) or _numpys(name))
 
 
-def no_name(package: str, name: str, arrays: Sequence[str]) -> AttributeError:
-    """The error for a name that the package has not; `arrays`: the names of `tilewright.xp`."""
-    of_arrays = f"{package}.xp.{name}" if name in arrays else FUNCTIONS.get(name, "").replace("xp.", f"{package}.xp.")
-    here = NAMES.get(name) or of_arrays
+def no_name(package: str, name: str) -> AttributeError:
+    """The error for a name that the package has not."""
+    found = elsewhere(name, NAMES) or _numpys(name) or ""
+    here = found if found.startswith(package) else re.sub(r"\bxp\.", f"{package}.xp.", found)
     why = f"here it is {here}" if here else f"functions of arrays are in {package}.xp, those of kernels in {package}.ir"
     return AttributeError(f"module {package!r} has no attribute {name!r}: {why}")
 
@@ -214,14 +353,15 @@ def no_option(name: str, options: Sequence[str]) -> TypeError:
     return TypeError(f"jit() has no option {name!r}: {why}{at(user_line())}")
 
 
-def _missing(said: str, name: str, known: dict[str, str], within: str | None = None) -> AttributeError:
-    """`within`: where NumPy's own functions of such names are ('' or 'linalg.'), which take tensors and compute at once; None: nowhere."""
-    here = known.get(name) or (known.get(name.rstrip("_")) if name.endswith("_") else None)
-    if here is None and within is not None:
-        import numpy as np
+def _numpys(name: str, within: str = "") -> str | None:
+    """NumPy's own function of a name, which takes tensors and computes at once."""
+    import numpy as np
 
-        if not name.startswith("_") and hasattr(np.linalg if within else np, name):
-            here = f"np.{within}{name}, NumPy's own, outside of jit"
+    known = not name.startswith("_") and hasattr(np.linalg if within else np, name)
+    return f"np.{within}{name}, NumPy's own, outside of jit" if known else None
+
+
+def _missing(said: str, here: str | None) -> AttributeError:
     return AttributeError(f"{said}: here it is {here}{at(user_line())}" if here else said)
 
 

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any
 
 from ...ir.errors import UsageError
+from ..frontends.habits import answered
 from ..graph import primitives as P
 from ..graph.nodes import Mark, OpenArgument, TensorNode
 from ..tensor import Tensor, as_tensor
@@ -50,6 +51,7 @@ def _opened(trees: Sequence[Any]) -> Iterator[list[Any]]:
             m.open = False
 
 
+@answered
 def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """A function like `f`, which returns (value, gradients): `f` returns one float (a tensor of one element), and the
     gradients are a tree like argument `argnums` (a tuple of trees for several). With `has_aux`, `f` returns (value,
@@ -77,6 +79,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     return differentiated
 
 
+@answered
 def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """As `value_and_grad`, but only the gradients are returned (with `has_aux`: gradients and the other results)."""
     both = value_and_grad(f, argnums, has_aux)
@@ -89,6 +92,7 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     return differentiated
 
 
+@answered
 def vjp(f: Function, *args: Any) -> tuple[Any, Function]:
     """(f(*args), pull): `pull` takes a tree like the result, and returns a tuple of trees like the arguments: the
     transposed Jacobian times it. It may be called several times."""
@@ -110,6 +114,7 @@ def vjp(f: Function, *args: Any) -> tuple[Any, Function]:
     return result, pull
 
 
+@answered
 def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """(f(*primals), the Jacobian times the tangents), each tangent a tree like its primal. Taken as the transpose of the
     transpose: pulling u back is linear in u, and its own transpose is the Jacobian (Radul et al., "You only linearize
@@ -137,6 +142,7 @@ def stop_gradient(tree: Any) -> Any:
     return tree_map(lambda t: Tensor.of(P.stop_gradient(t.node), t.device) if isinstance(t, Tensor) else t, tree)
 
 
+@answered
 def checkpoint(f: Function) -> Function:
     """`f`, whose intermediate values are computed again in the backward pass and not kept for it: less memory for about one
     more forward pass of `f`. What `f` takes from elsewhere than its arguments is kept."""

@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any
 
 from ...ir.errors import UsageError
+from ..frontends.habits import answered
 from ..graph import index_maps as maps
 from ..graph import primitives as P
 from ..graph.nodes import Mark, TensorNode, differentiated, make, walk
@@ -27,6 +28,7 @@ from .checkpoint import rebuild
 Written = dict[int, tuple["weakref.ref[Any]", TensorNode]]
 
 
+@answered
 def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, out_axes: int = 0) -> Callable[..., Any]:
     """A function of batches from one of single elements. `in_axes`: for each argument (or all) the dimension of its tensors
     that counts elements, None where all elements share it; `out_axes`: where that dimension is in the results. Arguments

@@ -68,6 +68,7 @@ def test_what_is_said_to_be_here_is_here() -> None:
         (lambda x: tw.nn.layer_norm(x, (4,)), r"layer_norm\(\) got \(4,\) for an array: its arguments are \(x, weight=None"),
         (lambda x: x.pad((1, 1)), r"must be pairs \(before, after\)"),
         (lambda x: _kernel(), "returns a kernel: @tilewright.operation"),
+        (lambda x: x.reshape(x.size(0), -1), r"x\.size\(\) is x\.shape here \(at .*test_habits"),
         (lambda x: x[x > 0], r"shape depends on .* xp\.where\(mask, x, 0\)"),
     ],
 )
@@ -94,6 +95,21 @@ def test_habits_are_answered_in_captured_functions(call: Callable[[Any], Any], s
         (lambda x: tw.grad(lambda p: p["w"].sum())({"w": x, "name": "layer"}), "Value 'layer' is no number"),
         (lambda x: tw.scan(x, lambda c, y: (c, y), x), "a function is no number"),
         (lambda x: tw.register_gradient(lambda x: x, lambda dy, y, x: dy), "is no operation"),
+        (lambda x: tw.scan(lambda c, r: (c, r), x[0], x, unroll=4), r"scan\(\) .*'unroll': the schedules .*\(at .*test_habits"),
+        (lambda x: tw.fori_loop(0, x), r"fori_loop\(\) missing .*'body_fun': its arguments are \(lower, upper, body_fun, init_val\)"),
+        (lambda x: tw.vmap(abs, in_dims=1), "'in_dims': here it is in_axes"),
+        (lambda x: tw.scan(lambda c, r: len(c, r), x[0], x), "^len"),
+        (lambda x: tw.tensor([1.0]), r"is a module and no function: here it is tilewright\.Tensor\(data\)"),
+        (lambda x: tw.tile(x, 2), r"here it is tilewright\.xp\.tile\("),
+        (lambda x: x.absolute_(), r"here it is x\[\.\.\.\] = xp\.abs\(x\)"),
+        (lambda x: x.inverse(), r"here it is xp\.linalg\.inv\(x\)"),
+        (lambda x: x.det(), r"here it is xp\.linalg\.det\(x\)"),
+        (lambda x: xp.scan(abs, x), r"here it is tilewright\.scan"),
+        (lambda x: xp.relu_(x), r"here it is x\[\.\.\.\] = x\.relu\(\.\.\.\)"),
+        (lambda x: tw.expand_copy(x), r"here it is x\.expand"),
+        (lambda x: tw.histogram(x), r"here it is np\.histogram, NumPy's own"),
+        (lambda x: tw.nn.swish(x), "here it is silu"),
+        (lambda x: tw.nn.clamp(x), r"here it is tilewright\.xp\.clip|here it is xp\.clip"),
     ],
 )
 def test_habits_are_answered_outside_of_functions(call: Callable[[Any], Any], said: str) -> None:
@@ -110,6 +126,11 @@ def test_every_name_of_numpys_is_here_or_answered() -> None:
     for name in filter(str.isalpha, dir(np.ndarray)):
         try:
             getattr(tw.Tensor(X), name)
+        except AttributeError as error:
+            assert "here it is" in str(error), name
+    for name in (n for n in np.__all__ if not n.startswith("_") and n not in ("interp", "test", "testing")):
+        try:
+            getattr(tw, name)
         except AttributeError as error:
             assert "here it is" in str(error), name
     for name in np.linalg.__all__:
