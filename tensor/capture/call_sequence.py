@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...devices.once import process_lock
 from ...ir.dtypes import uint8
 from ...ir.index import function
-from ..fusion.joined_rows import Rows, row_at
+from ..fusion.joined_rows import JoinedRows, row_at
 from ..graph.index_checks import CHECK
 from ..graph.nodes import HostCall
 from ..graph.symbolic_sizes import sized_shapes, symbolic
@@ -114,7 +114,7 @@ class StepLayout:
     device: str
     slots: tuple[BufferSpec, ...]
     carries: tuple[int, ...]
-    xs: Mapping[int, tuple[Rows, ...]]
+    xs: Mapping[int, tuple[JoinedRows, ...]]
     finals: tuple[int | None, ...]
     rows: tuple[int, ...]
     counter: bool

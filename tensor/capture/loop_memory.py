@@ -13,7 +13,7 @@ from ...devices import LoopCarry, LoopCopy, LoopWord, Places, Size
 from ...ir import index as ix
 from ...ir.node import Node, const
 from ..fusion.call_list import Call, KernelCall, LoopBody, LoopCall
-from ..fusion.joined_rows import Rows
+from ..fusion.joined_rows import JoinedRows
 from ..graph.captured_numbers import NumberTape
 from ..graph.nodes import TensorNode
 from ..graph.symbolic_sizes import number
@@ -200,9 +200,9 @@ class _Frame:
     def _row(self, parameter: int | None, element: TensorNode) -> int:
         """The row of an array that is a step's."""
         assert parameter is not None
-        return self._read_rows((Rows(parameter, self.loop.trips),), element)
+        return self._read_rows((JoinedRows(parameter, self.loop.trips),), element)
 
-    def _read_rows(self, rows: Sequence[Rows], element: TensorNode) -> int:
+    def _read_rows(self, rows: Sequence[JoinedRows], element: TensorNode) -> int:
         """The row that is a step's, of arrays one after the other."""
         row, starts, step = _nbytes(element), [], 0
         for r in reversed(rows) if self.loop.reverse else rows:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from importlib import import_module
 from inspect import Signature, signature
 from typing import Any, TypeVar
 
@@ -118,6 +119,7 @@ FUNCTIONS = {
     **dict.fromkeys(("scatter_mul", "scatter_max", "scatter_min", "scatter_sub", "scatter_apply"), "x.scatter_add, or x.index_put"),
     **dict.fromkeys(("conv_general_dilated", "conv_with_general_padding", "convolution"), "tilewright.nn.conv"), "rsub": "y - x", "numel": "x.size",
     **dict.fromkeys(("is_tensor", "FloatTensor", "DoubleTensor", "LongTensor", "IntTensor", "BoolTensor", "Array"), "tilewright.Tensor"),
+    **{name: f"tilewright.{name}" for name in ("scan", "fori_loop", "while_loop", "cond", "checkpoint", "vjp", "jvp", "stop_gradient")},
     **dict.fromkeys(("rand_like", "randn_like", "randint_like", "randperm", "poisson"), "tilewright.nn (normal, uniform and randint take a key)"),
 }  # fmt: skip
 """Functions of others' namespaces, and what does the same here."""
@@ -233,20 +235,20 @@ _CALLS = ("takes ", "missing ", "got ", "too many ")
 def elsewhere(name: str, *tables: Mapping[str, str]) -> str | None:
     """What does the same as a name of others: by `tables`, by what the package has of that name in another place, or by what is said of
     it elsewhere. `x.exp_()` is PyTorch's way to write into x, and `expand_copy` its way to say that a result is new."""
-    from ... import xp
-    from .. import handle
-    from . import nn
-
+    package = __name__.split(".tensor.")[0]  # (made of what asks this module, so it cannot be imported before)
+    xp, tensor = import_module(f"{package}.xp"), import_module(f"{package}.tensor")
+    nn, tensors = tensor.nn, tensor.Tensor
     for table in tables:
         if name in table:
             return table[name]
     places: tuple[tuple[object, str], ...] = ((xp, "xp."), (xp.linalg, "xp.linalg."), (nn, "tilewright.nn."))
-    here = next((f"{of}{name}" for place, of in places if callable(vars(place).get(name))), None)
+    public = not name.startswith("_")
+    here = next((f"{of}{name}" for place, of in places if public and name in vars(place)), None)
     here = here or next((table[name] for table in (FUNCTIONS, NAMES, NETWORKS, METHODS) if name in table), None)
-    if here is None and hasattr(handle.TensorHandle.made_as, name) and not name.startswith("_"):
+    if here is None and public and hasattr(tensors, name):
         here = f"x.{name}"
-    if here is None and name.endswith("_") and not name.startswith("_"):
-        method = hasattr(handle.TensorHandle.made_as, name[:-1])
+    if here is None and public and name.endswith("_"):
+        method = hasattr(tensors, name[:-1])
         found = f"x.{name[:-1]}(...)" if method else elsewhere(name[:-1], *tables)
         here = None if found is None else found if "= " in found else f"x[...] = {_called(found)}"
     if here is None and name.endswith("_copy"):
@@ -331,10 +333,6 @@ def no_method(name: str) -> AttributeError:
 
 def no_function(name: str) -> AttributeError:
     """The error for a name that `tilewright.xp` has not."""
-    from ... import tensor
-
-    if callable(vars(tensor).get(name)):
-        return _missing(f"module 'tilewright.xp' has no attribute {name!r}", f"tilewright.{name}")
     return _missing(f"module 'tilewright.xp' has no attribute {name!r}", elsewhere(name, FUNCTIONS) or _numpys(name))
 
 

@@ -29,7 +29,7 @@ from ..graph.primitives import cast
 from ..graph.source_lines import Line, at
 from ..graph.symbolic_sizes import extents
 from ..partition import Group
-from .joined_rows import Rows, rows_of, unjoined
+from .joined_rows import JoinedRows, rows_of, unjoined
 from .pull import LoopPlan, pull
 
 # made -------------------------------------------------------------------------------------------------------
@@ -175,11 +175,11 @@ class LoopBody:
     carries: tuple[int, ...]
     stacks: tuple[int, ...]
     shared: Mapping[int, int]
-    rows: Mapping[int, tuple[Rows, ...]] = field(default_factory=dict)
+    rows: Mapping[int, tuple[JoinedRows, ...]] = field(default_factory=dict)
 
-    def rows_of(self, k: int) -> tuple[Rows, ...]:
+    def rows_of(self, k: int) -> tuple[JoinedRows, ...]:
         """The rows that a parameter goes along."""
-        return self.rows.get(k) or (Rows(k, self.loop.trips),)
+        return self.rows.get(k) or (JoinedRows(k, self.loop.trips),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +231,7 @@ def loop_body(loop: GraphLoop, wanted: Sequence[LoopOutput]) -> LoopBody:
                 shared[k] = same
             new.append(loop.outs[k] if same is not None else _own(loop.outs[k], known))
         made = copy_context().run(_of_step, [*new, *outs])
-    rows = {k: tuple(Rows(p, count) for p, count in joined) for k, joined in loop.joins}
+    rows = {k: tuple(JoinedRows(p, count) for p, count in joined) for k, joined in loop.joins}
     return LoopBody(loop, made, tuple(n.arg.number for n in made.nodes[: made.leaves]), carries, stacks, shared, rows)
 
 

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from ...ir import index as ix
+from ...ir.dtypes import bool_
+from ...ir.node import const as node_const
 from ..graph import index_maps as maps
 from ..graph.loop_nodes import GraphLoop
 from ..graph.nodes import FROM_OUTSIDE, Slot, TensorNode, constant_of, interned_in, make, range_of, walk
-from ..graph.primitives import view
+from ..graph.primitives import const, view
 
+FALSE = node_const(False)
 MOST_PIECES = 8
 """Arrays of one join: each is looked for in every step."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class JoinedRows:
     """`count` rows of a parameter of a loop for as many steps: first, first + every and so on."""
 
     parameter: int
@@ -29,7 +33,7 @@ class Rows:
     every: int = 1
 
 
-def row_at(rows: Sequence[Rows], arrays: Sequence[Any], at: int) -> Any:
+def row_at(rows: Sequence[JoinedRows], arrays: Sequence[Any], at: int) -> Any:
     """Row `at` of arrays one after the other."""
     for r in rows[:-1]:
         if at < r.count:
@@ -90,11 +94,15 @@ def _joins(order: Sequence[TensorNode], outs: Sequence[TensorNode]) -> dict[int,
 
 
 def _pieces(n: TensorNode) -> list[TensorNode]:
-    """What a node has one after the other along dimension 0, as `concat` writes it; itself where it is no join."""
-    if n.op != "elementwise" or n.arg != "where" or n.data is not None or not n.shape:
+    """What a node has one after the other along dimension 0, as `concat`, `pad` and `roll` write it; itself where it is no join."""
+    if n.data is not None or not n.shape or not all(type(e) is int for e in n.shape):
+        return [n]
+    if n.op == "view":
+        return _parts(n)
+    if n.op != "elementwise" or n.arg != "where":
         return [n]
     test, left, right = n.src
-    if test.op != "elementwise" or test.arg != "lt" or test.data is not None or not all(type(e) is int for e in n.shape):
+    if test.op != "elementwise" or test.arg != "lt" or test.data is not None:
         return [n]
     at, border = test.src[0], constant_of(test.src[1])
     counts = at.op == "view" and at.src[0].op == "iota" and at.arg.mask is None and at.arg.indices == at.arg.axes[:1]
@@ -104,6 +112,30 @@ def _pieces(n: TensorNode) -> list[TensorNode]:
     if any(p.op == "view" and p.arg.mask is not None for p in found):  # (else zeros, beside what is joined)
         return [n]
     return [q for p in found for q in _pieces(p)]
+
+
+def _parts(n: TensorNode) -> list[TensorNode]:
+    """The parts of a view that are rows of its source, one after the other, or zeros."""
+    if n.arg.lies or n.arg.shape[1:] != n.arg.source[1:] or n.arg.indices[1:] != n.arg.axes[1:]:
+        return [n]
+    borders = [0]
+    while len(borders) <= MOST_PIECES and _distance(n, n.shape[0] - 1) != (before := _distance(n, borders[-1])):
+        low, high = borders[-1], n.shape[0] - 1  # the last row of this part, and one behind it
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _distance(n, middle) == before else (low, middle)
+        borders.append(high)
+    found = [_rows(n, a, b - a) for a, b in pairwise([*borders, n.shape[0]])]
+    nothing: Any = False if n.dtype is bool_ else 0
+    found = [const(nothing, n.dtype, p.shape) if p.op == "view" and p.arg.mask is FALSE else p for p in found]
+    return found if all(p is n.src[0] or constant_of(p) is not None or rows_of(p) for p in found) else [n]
+
+
+def _distance(n: TensorNode, t: int) -> int | None:
+    """How far behind row t of a view the row of its source is that it shows; None for zeros."""
+    row = _rows(n, t, 1)
+    index, mask = (row.arg.indices[0], row.arg.mask) if row.op == "view" else (None, None)
+    return None if mask is not None else int(index.arg) - t if index is not None and index.op == "const" else 0
 
 
 def _rows(n: TensorNode, first: int, count: int) -> TensorNode:

@@ -343,12 +343,13 @@ def test_arrays_that_are_joined_are_read_where_they_lie(body: str, reverse: bool
 
     def sums(x: Any, y: Any, of: Any, run: Any) -> Any:
         after, around, wanted = (of.concat(a) for a in ([x[1:], y[:1] * 0.5], [y[2:3], x[2:6], y, x[:1]], [x[:6], x[::-1][1:4]]))
+        padded, turned = of.pad(x[1:8], ((1, 1), (0, 0))), of.roll(x, -2, axis=0)
 
         def step(c: Any, q: Any) -> Any:
-            c = c * 0.5 + q[0] - q[1] * q[2]
+            c = c * 0.5 + q[0] - q[1] * q[2] + q[3] / (q[4] + 4)
             return of.sort(c) if body == "numpy" else c
 
-        return run(step, x[0] * 0, (after, around, wanted)), wanted
+        return run(step, x[0] * 0, (after, around, wanted, padded, turned)), wanted
 
     def steps(step: Any, c: Any, xs: Any) -> Any:
         found = np.zeros_like(xs[0])
@@ -362,7 +363,7 @@ def test_arrays_that_are_joined_are_read_where_they_lie(body: str, reverse: bool
     for way in (f, f, lambda x, y: sums(x, y, xp, loop)):
         for got, want in zip(way(Tensor(x), Tensor(y)), sums(x, y, np, steps), strict=True):
             np.testing.assert_allclose(got.numpy(), want)
-    assert f.report().count("where") == 1  # (the one that is wanted)
+    assert f.report().count("where") == 1 and f.report().count("copy") == 1  # (the one that is wanted, and zeros)
 
 
 def test_what_is_read_where_it_lies_may_be_wanted_as_well() -> None:
