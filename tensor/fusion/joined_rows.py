@@ -116,7 +116,7 @@ def _pieces(n: TensorNode) -> list[TensorNode]:
 
 def _parts(n: TensorNode) -> list[TensorNode]:
     """The parts of a view that are rows of its source, one after the other, or zeros."""
-    if n.arg.lies or n.arg.shape[1:] != n.arg.source[1:] or n.arg.indices[1:] != n.arg.axes[1:]:
+    if n.arg.lies or not n.arg.source or n.arg.shape[1:] != n.arg.source[1:] or n.arg.indices[1:] != n.arg.axes[1:]:
         return [n]
     borders = [0]
     while len(borders) <= MOST_PIECES and _distance(n, n.shape[0] - 1) != (before := _distance(n, borders[-1])):
