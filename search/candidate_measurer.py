@@ -76,6 +76,11 @@ class CandidateMeasurer(Protocol):
         `duel` does."""
         return None
 
+    @property
+    def races(self) -> bool:
+        """Whether `race` compares more than two."""
+        return False
+
     def listen(self, told: Callable[[Measurement], None]) -> bool:
         """Call `told` with each result of `measure` as it arrives, from now on; False where all results arrive together. A search calls it
         once, before anything else, and records what it is told at once."""

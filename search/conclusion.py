@@ -20,7 +20,7 @@ from ..log import logger
 from ..opts.opt import short
 from . import result as results
 from .budget import SPENT, second_check
-from .finals import GRACE_S, ROUNDS, Decision, Finalist, FrontMember, SecondChecks, cost, decide
+from .finals import GRACE_S, RACE_S, RACING, ROUNDS, Decision, Finalist, FrontMember, SecondChecks, cost, decide, entrants, race_s
 from .interrupts import Deadline
 from .warm_start import SearchEffort
 
@@ -356,12 +356,18 @@ class Deciding:
         decision = self._between(left)
         return self._front(decision, left) if self.so_far.aim.front else decision
 
+    @property
+    def _races(self) -> bool:
+        """Whether all finalists are compared in common rounds."""
+        return self.measurer.races and all(f.instead is None for f in self.so_far.finalists())
+
     def _most(self, spent_s: float) -> float:
         """Seconds that deciding may take after a search of `spent_s`."""
         best, start = next(iter(self.so_far.finalists()), None), self.so_far.start()
         if self.meter.budget.seconds is not None or best is None or start is None:
             return DECIDING_S
-        return min(DECIDING_S, max(DECIDING * spent_s, ROUNDS * cost(best, start)) + self.meter.check_s)
+        race = min(RACE_S, race_s(entrants([start], self.so_far.finalists()))) / RACING if self._races else 0.0
+        return min(DECIDING_S, max(DECIDING * spent_s, ROUNDS * cost(best, start), race) + self.meter.check_s)
 
     def on_the_way(self, left: Callable[[], float]) -> Decision:
         """Who would win now; `left()`: how many seconds remain for duels. Second checks are made however long they take."""
@@ -371,9 +377,10 @@ class Deciding:
 
     def _time_again(self, left_s: float) -> None:
         """Time the best candidates and start schedules once more, side by side: start schedules were measured at the start, and the machine may have been
-        busier then. `left_s`: seconds until the end of all."""
-        fitting = (c for few in (False, True) if 2 * self.cost_s * len(c := self.so_far.contenders(few)) < 0.3 * left_s)
-        again = next(fitting, self.so_far.contenders(few=True) if self.meter.budget.seconds is None else [])
+        busier then. Where there is time for few of them, a race of more says more. `left_s`: seconds until the end of all."""
+        sizes = (False,) if self._races else (False, True)
+        fitting = (c for few in sizes if 2 * self.cost_s * len(c := self.so_far.contenders(few)) < 0.3 * left_s)
+        again = next(fitting, self.so_far.contenders(few=True) if self.meter.budget.seconds is None and not self._races else [])
         if not again:
             return
         measured = map(self.so_far.aim.scored, self.measurer.again([f.built for f in again]))

@@ -70,8 +70,10 @@ TIE = 1.02
 ALIKE = 1.01
 """A finalist is told from the fastest where it is surely slower by more than this: addresses of code and operands, which the next process has
 elsewhere, make as much."""
-RACE_S, RACERS, NEAR = 3.0, 14, 1.6
-"""Seconds that a race may take, who enters it at most, and how far behind the fastest by the measurement before."""
+RACE_S, RACERS, NEAR, LEAST_ROUNDS = 3.0, 14, 1.6, 5
+"""Seconds that a race may take, who enters it at most, how far behind the fastest by the measurement before, and rounds that there must be time for."""
+RACING = 0.6
+"""Share of the seconds that are left for a race: duels and the second check come after it."""
 WIDE = 0.03
 """Who may be level with the fastest of a race, give or take more than this share, meets it once more. What is then not known that well is no tie."""
 MARGIN = 1.05
@@ -209,12 +211,9 @@ class _Final:
     def race(self, untuned: Finalist | None) -> None:
         """Time all that may win in common rounds, where there is time for three and more, and once more those of which that says too little: the
         fastest by those rounds stand first."""
-        always = [f for f in (self.start, untuned, self.quick) if f is not None]
-        fastest = min((f.t for f in (*self.standing, *always)), default=0.0)
-        near = [f for f in self.standing if f.t < NEAR * fastest and f not in always][:RACERS]
-        racers = list({id(f): f for f in (*always, *near)}.values())
-        budget_s = min(RACE_S, self._spare() * 0.6)
-        while len(racers) > 2 and sum(cost(f, f) / 2 for f in racers) * ROUNDS > budget_s:
+        racers = entrants([f for f in (self.start, untuned, self.quick) if f is not None], self.standing)
+        budget_s = min(RACE_S, self._spare() * RACING)
+        while len(racers) > 2 and race_s(racers) > budget_s:
             racers.pop()
         if len(racers) < 3 or any(f.instead is not None for f in racers):
             return
@@ -226,7 +225,7 @@ class _Final:
             against = ((f, self._in_race(f, fastest_one)) for f in racers if f is not fastest_one)
             doubtful = [f for f, duel in against if duel is not None and _alike(duel) and duel.noise > WIDE]
             if doubtful:
-                self._timed([fastest_one, *doubtful], min(RACE_S / 2, self._spare() * 0.6))
+                self._timed([fastest_one, *doubtful], min(RACE_S / 2, self._spare() * RACING))
             self._rank(self.standing)
 
     def _timed(self, racers: Sequence[Finalist], budget_s: float) -> Finalist | None:
@@ -490,6 +489,18 @@ def cost(a: Finalist, b: Finalist) -> float:
     if a.window_s and b.window_s:
         return a.window_s + b.window_s + ROUND_S
     return sum(f.typical * (30 if f.t < 0.02 else 9 if f.t < 0.2 else 2) for f in (a, b)) + ROUND_S
+
+
+def entrants(always: Sequence[Finalist], standing: Sequence[Finalist]) -> list[Finalist]:
+    """Who races: those that do always, and who is near the fastest."""
+    fastest = min((f.t for f in (*standing, *always)), default=0.0)
+    near = [f for f in standing if f.t < NEAR * fastest and f not in always][:RACERS]
+    return list({id(f): f for f in (*always, *near)}.values())
+
+
+def race_s(racers: Sequence[Finalist]) -> float:
+    """About how many seconds a race takes until it tells who is clearly behind."""
+    return LEAST_ROUNDS * sum(cost(f, f) / 2 for f in racers)
 
 
 def rounds(a: Finalist, b: Finalist, budget_s: float, most: int = ROUNDS) -> int:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .space import Space
 
 
-HOPELESS = 4.0
+HOPELESS = 3.0
 """Start schedules that the model expects to be this many times slower than the best of them are left out, but for the first few."""
 WORTH_A_LOOK_S = 2.0
 """An empty start schedule that the model expects to be slower than this is not measured: its one call would eat the budget."""

@@ -8,9 +8,11 @@ Unlike a beam that keeps the k best of each generation and stops at the first wi
     Random Programs" (SIGGRAPH 2019), so that the beam does not fill with copies of one idea;
   * ranks all successors before anything is built: parent's measured time x (model of child / model of parent) x what
     this kind of move turned out to be worth beyond the model so far;
-  * looks two steps ahead by the model where one step does not pay (macro moves), and starts with a draft: a beam by the model alone, from
-    the empty schedule, since with no start schedules single steps from there say little;
-  * moves sideways too (`moves.neighbours`), which is how a good start schedule is improved.
+  * looks two steps ahead by the model where one step does not pay (macro moves), and starts with a draft by the model alone: what is one step away
+    from the first start schedules, or a beam from the empty schedule where there are none, since single steps from there say little;
+  * moves sideways too (`space.neighbours`), which is how a good start schedule is improved.
+
+A draft depends on nothing that was measured. So two searches of one kernel try the same schedules first.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import islice, zip_longest
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,12 +29,14 @@ from ..space import neighbours
 from ..strategy import Measured, Strategy, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from ..space import Schedule, Space, State
 
 DRAFT = 4
-"""Schedules a draft goes on from at each length."""
+"""Schedules a draft goes on from: at each length, or start schedules."""
+NEAR, NEAR_LOOKS = 16, 160
+"""Schedules of a draft near start schedules, and those that are estimated for it."""
 LOOK = 12
 """Moves of a schedule looked at in one go."""
 STALE = 24
@@ -90,22 +95,25 @@ class Beam(Strategy):
         self._predicted: dict[str, tuple[str, float]] = {}
         self._worth: dict[str, tuple[float, int]] = {}
         self._skeletons: dict[str, tuple[tuple[str, str], ...]] = {}
-        self._drafts: list[State] = []
-        self._draft = self._drafting()
-        self._drafted = False
+        self._drafts: list[State] | None = None
         self._best = math.inf
         self._stale = 0
 
+    def drafts(self, n: int) -> list[Schedule]:
+        """Up to `n` of the draft that were not asked for yet."""
+        if self._drafts is None:
+            self._drafts = self._near_starts() if any(self.start) else self._from_nothing()
+        out: list[Schedule] = []
+        while self._drafts and len(out) < n:
+            state = self._drafts.pop(0)
+            if state.hash not in self._visited:
+                self._visited.add(state.hash)
+                out.append(state.opts)
+        return out
+
     def ask(self, n: int) -> list[Schedule]:
         effort = self._effort * n + 8
-        out: list[State] = []
-        if not self._drafted:
-            # without a start schedule there is nothing else to go by, so it is finished at once
-            effort -= self._advance_draft(effort // 2 if any(self.start) else 10**9)
-        # half of a batch at most is drafts once there are measured schedules to improve on
-        drafts = (n + 1) // 2 if any(self.start) else n
-        while self._drafts and len(out) < drafts:
-            self._take(self._drafts.pop(0), out)
+        out = self.drafts(n)
         if self._stale >= STALE:
             self._stale = 0
             self._look_further()
@@ -115,12 +123,13 @@ class Beam(Strategy):
                 effort -= self._look(node, min(effort, LOOK))
             child = self._choose(beam)
             if child is not None:
-                self._take(child.state, out)
+                self._visited.add(child.state.hash)
+                out.append(child.state.opts)
             elif self._least_known(beam) is not None:
                 effort = LOOK  # nothing legal and new so far: look on, for that is what asking is for
             elif not self._look_further():
                 break
-        return [s.opts for s in out]
+        return out
 
     def tell(self, opts: Schedule, measurement: Measured) -> None:
         state = self.space.state(opts)
@@ -146,12 +155,7 @@ class Beam(Strategy):
 
     @property
     def done(self) -> bool:
-        return self._drafted and not self._drafts and bool(self._nodes) and all(n.used_up and n.macros for n in self._nodes.values())
-
-    def _take(self, state: State, out: list[State]) -> None:
-        if state.hash not in self._visited:
-            self._visited.add(state.hash)
-            out.append(state)
+        return self._drafts == [] and bool(self._nodes) and all(n.used_up and n.macros for n in self._nodes.values())
 
     def _beam(self) -> list[BeamNode]:
         """The best `width` measured schedules that are not used up; one of a skeleton already in the beam counts 7 % slower for each."""
@@ -173,11 +177,7 @@ class Beam(Strategy):
     def _look(self, node: BeamNode, count: int) -> int:
         """Apply and estimate up to `count` of a node's moves; returns how many."""
         if node.moves is None:
-            moves = [(f"add {a[0].op} {a[0].on}", node.state.opts + a) for a in self.space.actions(node.state)]
-            moves += neighbours(node.state.opts)
-            self._rng.shuffle(moves)
-            moves.sort(key=lambda m: -self._bias(m[0]))
-            node.moves = moves
+            node.moves = sorted(self._steps(node.state), key=lambda m: -self._bias(m[0]))
         done = 0
         while node.moves and done < count:
             kind, opts = node.moves.pop()
@@ -185,6 +185,13 @@ class Beam(Strategy):
             done += 1
         node.looked_at += done
         return max(done, 1)
+
+    def _steps(self, state: State) -> list[tuple[str, Schedule]]:
+        """(kind of move, schedule) of all single steps from a schedule, in no order."""
+        steps = [(f"add {a[0].op} {a[0].on}", state.opts + a) for a in self.space.actions(state)]
+        steps += neighbours(state.opts)
+        self._rng.shuffle(steps)
+        return steps
 
     def _offer(self, node: BeamNode, opts: Schedule, kind: str) -> None:
         state = self.space.state(opts)
@@ -227,44 +234,42 @@ class Beam(Strategy):
             node.moves += [(f"macro {a[0].op}", first.opts + a) for a in self.space.actions(first)]
         return True
 
-    def _drafting(self) -> Iterator[int]:
-        """A beam by the model alone from the empty schedule (and the best start schedule); yields for every schedule
-        it looks at. After each length it leaves in `_drafts` the most promising of all it has seen."""
-        level = [s for s in (self.space.state(o) for o in [(), *self.start[:1]]) if s is not None]
+    def _near_starts(self) -> list[State]:
+        """What the model likes best among single steps from the first start schedules, each of which has its turn."""
+        starts = [s for s in map(self.space.state, self.start) if s is not None]
+        seen = {s.hash for s in starts}
+        steps = [self._steps(s) for s in starts[:DRAFT]]
+        found: dict[str, State] = {}
+        for _, opts in islice((x for turn in zip_longest(*steps) for x in turn if x is not None), NEAR_LOOKS):
+            s = self.space.state(opts)
+            if s is not None and s.hash not in seen:
+                found.setdefault(s.hash, s)
+        return self._drafted(found.values(), NEAR)
+
+    def _from_nothing(self) -> list[State]:
+        """A beam by the model alone from the empty schedule: the most promising of all that it has seen."""
+        level = [s for s in (self.space.state(()),) if s is not None]
         seen: dict[str, State] = {s.hash: s for s in level}
         lowest, idle = math.inf, 0
         for _ in range(self._depth):
-            nxt: dict[str, State] = {}
-            for state in level:
-                for action in self.space.actions(state):
-                    s = self.space.state(state.opts + action)
-                    if s is not None and s.hash not in seen:
-                        nxt[s.hash] = s
-                    yield 1
+            nxt = {s.hash: s for state in level for s in self.space.successors(state) if s.hash not in seen}
             level = _diverse(nxt.values(), DRAFT, alike=2)
             seen |= nxt
             idle = idle + 1 if not level or level[0].estimate > 0.99 * lowest else 0
             lowest = min(lowest, level[0].estimate if level else math.inf)
-            # the model cannot tell schedules of one estimate apart: the shortest stands for all, the others are a step
-            # away from it. Where it can tell none apart it says nothing, and each skeleton stands for itself
-            blind = len({f"{s.estimate:.4g}" for s in seen.values()}) == 1
-            distinct: dict[Any, State] = {}
-            for s in sorted(seen.values(), key=lambda s: len(s.opts)):
-                if s.hash not in self._visited:
-                    distinct.setdefault(s.skeleton if blind else f"{s.estimate:.4g}", s)
-            self._drafts = _diverse(distinct.values(), (2 if any(self.start) else 4) * self._width, alike=3)
             if idle == 2:
-                return
+                break
+        return self._drafted([s for s in seen.values() if s.hash not in self._visited], 4 * self._width)
 
-    def _advance_draft(self, effort: int) -> int:
-        """A little of the draft; more of it where there is nothing else to go by. Returns how many schedules were looked at."""
-        done = 0
-        for looked in self._draft:
-            done += looked
-            if done >= effort:
-                return done
-        self._drafted = True
-        return done
+    @staticmethod
+    def _drafted(seen: Collection[State], most: int) -> list[State]:
+        """The most promising of those seen. The model cannot tell schedules of one estimate apart: the shortest stands for all, the others are a step
+        away from it. Where it can tell none apart it says nothing, and each skeleton stands for itself."""
+        blind = len({f"{s.estimate:.4g}" for s in seen}) == 1
+        distinct: dict[Any, State] = {}
+        for s in sorted(seen, key=lambda s: len(s.opts)):
+            distinct.setdefault(s.skeleton if blind else f"{s.estimate:.4g}", s)
+        return _diverse(distinct.values(), most, alike=3)
 
 
 def _diverse(states: Iterable[State], most: int, alike: int) -> list[State]:

@@ -7,7 +7,6 @@ is wanted. A point of the templates becomes the parameters of a trial (`Layout`)
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -192,8 +191,6 @@ class OptunaTrials:
 
 STARTS = 4
 """Start schedules that are looked for among the templates' instances."""
-SAMPLE_S = 0.3
-"""Seconds that a random sample may take to be estimated, once it has as many as are measured first."""
 
 
 class OptunaSearch(Strategy):
@@ -210,7 +207,7 @@ class OptunaSearch(Strategy):
         seed: int = 0,
         start: Sequence[Schedule] = (),
         study: StudyKeeper | None = None,
-        sample: int = 48,
+        sample: int = 32,
         startup: int = 8,
         tries: int = 4,
         values: Values | None = None,
@@ -334,13 +331,10 @@ class OptunaSearch(Strategy):
         return [*exact.values(), *(p for h, p in near.items() if h not in exact)]
 
     def _favourites(self) -> list[Point]:
-        """What the model likes best of a random sample, which is smaller where the model takes long: candidates wait meanwhile."""
+        """What the model likes best of a random sample."""
         names = list(self._templates)
         drawn: dict[str, tuple[float, Point]] = {}
-        began = time.monotonic()
         for i in range(self._sample):
-            if len(drawn) >= self._startup and time.monotonic() - began > SAMPLE_S:
-                break
             name = names[i % len(names)]
             point = (name, {k: self._rng.choice(v) for k, v in self._templates[name].params.items()})
             state = self._state(point)

@@ -53,8 +53,9 @@ class Portfolio(Strategy):
     """Arms share all results. An arm's yield is the mean over its last `window` results of: 1 for a new best, the closer to the best the
     nearer to 0.5 otherwise. Places go to the arm with the highest upper confidence bound.
 
-    Without start schedules the first to be asked for are instances of templates, drawn evenly: whatever comes next
-    learns from them, and walks from the empty schedule alone do worse than that."""
+    The first to be asked for depend on nothing that was measured, so that two searches of one kernel have them in common. With start schedules they are
+    the beam's draft. Without, they are instances of templates, drawn evenly: whatever comes next learns from them, and
+    walks from the empty schedule alone do worse than that."""
 
     name: ClassVar[str] = "portfolio"
 
@@ -93,7 +94,7 @@ class Portfolio(Strategy):
             arm.expect(trials)
 
     def ask(self, n: int) -> list[Schedule]:
-        begun = self._begin(n) if self._first is not None and self._left > 0 else []
+        begun = self._near_starts(n) if any(self.start) else self._begin(n) if self._left > 0 else []
         if begun:
             return begun
         if self._first is not None:
@@ -116,23 +117,31 @@ class Portfolio(Strategy):
                             self._owner[state.hash] = name
         return out
 
+    def _near_starts(self, n: int) -> list[Schedule]:
+        """The beam's draft."""
+        beam = self._arms.get("beam")
+        out = self._owned(beam.drafts(n)) if isinstance(beam, Beam) else []
+        if out:
+            self._turns["beam"] += len(out)
+        return out
+
     def _begin(self, n: int) -> list[Schedule]:
         """Points drawn evenly, in turn with the beam's ideas where the model tells schedules apart."""
         assert self._first is not None
         n = min(n, self._left)
         # one at a time: every other one
-        ideas = self._ideas((n + self._left % 2) // 2) if self._informed else []
+        few = (n + self._left % 2) // 2 if self._informed else 0
+        ideas = self._owned(self._arms["beam"].ask(few)) if few and "beam" in self._arms else []
         out = [*ideas, *self._first.ask(n - len(ideas))]
         self._left = self._left - len(out) if out else 0
         return out
 
-    def _ideas(self, n: int) -> list[Schedule]:
+    def _owned(self, asked: list[Schedule]) -> list[Schedule]:
         """What the beam asks for."""
-        out = self._arms["beam"].ask(n) if n and "beam" in self._arms else []
-        for opts in out:
+        for opts in asked:
             if (state := self.space.state(opts)) is not None:
                 self._owner.setdefault(state.hash, "beam")
-        return out
+        return asked
 
     @functools.cached_property
     def _informed(self) -> bool:

@@ -20,7 +20,7 @@ from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Job, Result, Silent, Start, TuningRun, create
 from tilewright.search import conclusion as checkpoints
 from tilewright.search.budget import Meter
-from tilewright.search.cache_recorder import CacheRecorder
+from tilewright.search.cache_recorder import CacheRecorder, NoRecord
 from tilewright.search.finals import Finalist, SecondChecks, decide, rounds
 from tilewright.search.run_state import RunState
 
@@ -134,6 +134,25 @@ def test_who_may_be_level_give_or_take_much_is_fought_again_before_it_is_called_
     assert set(later.asked[0]) == {A, B} and len(later.asked) == 1  # type: ignore[attr-defined]
     assert d.ties == (), "a tie is what is known to be one"
     assert d.winner is not None and (d.winner.measurement.opts == A or not calmer)
+
+
+class Racing(FakeMeasurer):
+    races = True
+
+
+def test_where_time_is_short_all_that_are_near_race_and_none_is_timed_again() -> None:
+    """Timing few of them again would leave out those that were disturbed once."""
+    true: dict[Any, float] = {START: 1e-5} | {(*START, opt("UPCAST", "m", i)): 1e-5 + i * 1e-8 for i in range(2, 12)}
+    m = Racing(seconds=lambda o: true[o])
+    m.race = race = by_turns({o: (t, t) for o, t in true.items()}, 0.001)  # type: ignore[method-assign]
+    so_far = RunState()
+    so_far.first = START
+    for opts, t in true.items():
+        so_far.keep(FakeBuilt(opts, str(opts)), measured(opts, t), start=opts == START)
+    meter = Meter(Budget(None, 16), clock=lambda: 0.0)
+    decision = checkpoints.Deciding(m, so_far, NoRecord(), meter, 0.5, SecondChecks(m.confirm)).decide(quick=False)
+    assert decision.winner is not None and [c[0] for c in m.calls] == ["confirm"]
+    assert [len(asked) for asked in race.asked] == [11]  # type: ignore[attr-defined]
 
 
 def test_who_is_wrong_in_a_race_is_out_and_the_others_race_again() -> None:

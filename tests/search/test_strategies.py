@@ -125,6 +125,20 @@ def test_portfolio_models_choices_when_it_starts_empty() -> None:
     assert "choices" not in create("portfolio", where, start=where.starts())._arms  # type: ignore[attr-defined]
 
 
+def test_the_first_schedules_do_not_depend_on_what_was_measured() -> None:
+    """Builds come in any order, so one search knows another start schedule first than the next; their times have noise, too."""
+    starts = [(opt("PARALLEL", "m"), opt("UPCAST", "n", 8)), (opt("PARALLEL", "m"), opt("UPCAST", "m", 4), opt("UPCAST", "n", 4))]
+    asked = []
+    for known in ([], starts[:1], starts[1:], starts):
+        where, engine = space()
+        search = create("portfolio", where, seed=3, start=starts)
+        for opts in known:
+            search.tell(opts, measured(opts, engine.seconds(opts)))
+        asked.append([*search.ask(5), *search.ask(7)])
+    assert asked[0] == asked[1] == asked[2] == asked[3]
+    assert len(set(asked[0])) == 12 and not set(asked[0]) & set(starts)
+
+
 def test_exhaustive_sees_everything_once() -> None:
     class Small(Matmulish):
         def actions(self, done: object) -> list[tuple[object, ...]]:  # type: ignore[override]

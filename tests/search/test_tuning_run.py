@@ -257,7 +257,7 @@ def test_a_crashing_start_schedule_leaves_the_search_to_win() -> None:
     assert r.exit_code == 0 and r.start_opts is None and r.start_s is None and r.gain is None
 
 
-@pytest.mark.parametrize("when", [5, 23])
+@pytest.mark.parametrize("when", [5, 40])
 def test_interrupt_keeps_the_best(when: int) -> None:
     def strike(n: int) -> None:
         if n == when:
@@ -267,8 +267,9 @@ def test_interrupt_keeps_the_best(when: int) -> None:
     r = b.run.run()
     assert r.exit_code == 130
     best = min(m.t_min for m, _ in b.book.rows if m.t_min is not None)
-    assert r.t_min is not None and r.t_min <= b.engine.seconds(b.space.starts()[0])
-    assert r.t_min == pytest.approx(best) or r.t_min * 0.95 < best
+    start = b.engine.seconds(b.space.starts()[0])
+    assert r.t_min == pytest.approx(best if start > 5 * best else start)  # nobody met the start schedule in a duel
+    assert (when > 5) == (start > 5 * best)
     assert len(b.book.winners) == 1
     assert not [c for c in b.measurer.calls if c[0] in ("duel", "confirm")]
 
@@ -530,10 +531,10 @@ def test_deciding_takes_a_share_of_a_search_without_a_limit() -> None:
     from tilewright.search.conclusion import DECIDING_S, Deciding
 
     def most(budget: Budget, spent_s: float, call_s: float) -> float:
-        best = SimpleNamespace(t=call_s, typical=call_s, window_s=0.0)
+        best = SimpleNamespace(t=call_s, typical=call_s, window_s=0.0, instead=None)
         so_far: Any = SimpleNamespace(finalists=lambda: (best,), start=lambda: best)
         meter: Any = SimpleNamespace(budget=budget, share=0.0, grace=1.0, check_s=0.1)
-        made: Any = Deciding(None, so_far, None, meter, 0.01, None)  # type: ignore[arg-type]
+        made: Any = Deciding(FakeMeasurer(lambda o: 1.0), so_far, None, meter, 0.01, None)  # type: ignore[arg-type]
         return float(made._most(spent_s))
 
     trials = Budget(None, trials=40)

@@ -105,8 +105,8 @@ def test_a_search_of_one_trial_is_no_answer_for_ever(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_failed_or_was_slow_is_not_measured_twice(tmp_path: Path) -> None:
     location = tmp_path / "c.db"
-    run(location, trials=25, random_seed=1)
-    run(location, trials=50, random_seed=1)
+    run(location, trials=25, strategy="random")
+    run(location, trials=50, strategy="random")
     with caches.open(location) as c:
         rows = [r for r in c.rows(verified=False) if r.strategy not in ("start", "stored", "again", "confirm")]
     fastest = min(r.t_min for r in rows if r.t_min)
