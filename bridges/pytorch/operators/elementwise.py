@@ -6,9 +6,11 @@ import operator as python_operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .... import xp
 from ....tensor import Tensor
-from .table import OPERATORS, as_result, common_type, operands, operator, overload, refuse, wanted, wide
+from .table import OPERATORS, as_result, common_type, operands, operator, overload, refuse, rounded_operands, wanted, wide
 
 UNARY = [
     "exp",
@@ -92,13 +94,22 @@ def _whole(f: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 def _compared(f: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def compare(out: Any, /, a: Any, b: Any) -> Any:
         kind = common_type(a, b)
-        return f(*(x.astype(kind) if isinstance(x, Tensor) else x for x in (a, b)))
+        return f(*(x.astype(kind) if isinstance(x, Tensor) else in_type(x, kind) for x in (a, b)))
 
     return compare
 
 
+def in_type(number: Any, kind: str) -> Any:
+    """A number as PyTorch compares with it: beside integers, its lowest bits."""
+    return np.array(number).astype(kind).item() if "int" in kind else number
+
+
 def _logical(f: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    return lambda out, a, b: f(truth(a), truth(b))
+    def combine(out: Any, /, a: Tensor, b: Tensor) -> Any:
+        kind = common_type(a, b)
+        return f(truth(a.astype(kind)), truth(b.astype(kind)))
+
+    return combine
 
 
 def truth(x: Any) -> Any:
@@ -138,7 +149,7 @@ def add(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
 @operator("sub.Tensor", "sub.Scalar")
 def sub(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
     """a − alpha · b."""
-    a, b = operands(out, a, b) if alpha == 1 else operands(out, wide(a), b, alpha)[:2]
+    a, b = rounded_operands(out, a, b) if alpha == 1 else operands(out, wide(a), b, alpha)[:2]
     return a - (b if alpha == 1 else b * alpha)
 
 
@@ -148,20 +159,20 @@ def rsub(out: Any, /, a: Any, b: Any, alpha: Any = 1) -> Any:
     return sub(out, b, a, alpha)
 
 
-def _divided(out: Any, a: Any, b: Any) -> list[Any]:
+def _divided(out: Any, a: Any, b: Any) -> tuple[Any, Any]:
     """Operands of a division whose result has the operands' type. Whole numbers divided by 0 are an error, which PyTorch raises."""
     if not wanted(out).startswith(("float", "bfloat")) and (isinstance(b, Tensor) or b == 0):
         refuse("whole numbers divided by data, which may be 0")
-    return operands(out, a, b)
+    return a, b
 
 
 @operator("floor_divide", "floor_divide.Scalar")
 def floor_divide(out: Any, /, a: Any, b: Any) -> Any:
     """a / b, rounded down: −1 for an infinite b of the other sign, NaN for an infinite a, a / b for b = 0."""
-    a, b = _divided(out, a, b)
+    a, b = operands(out, *_divided(out, a, b))
     if not a.dtype.is_float:
         return a // b
-    b = as_tensor(b, out)
+    b = b if isinstance(b, Tensor) else xp.full((), b, dtype=a.dtype)
     down = xp.where(b.isinf() & (a * b < 0), -1.0, a // b)
     return xp.where(b == 0, a / b, xp.where(a.isinf(), float("nan"), down))
 
@@ -169,14 +180,14 @@ def floor_divide(out: Any, /, a: Any, b: Any) -> Any:
 @operator("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(out: Any, /, a: Any, b: Any) -> Any:
     """What is left of a, with the sign of b."""
-    a, b = _divided(out, a, b)
+    a, b = rounded_operands(out, *_divided(out, a, b))
     return a % b
 
 
 @operator("fmod.Tensor", "fmod.Scalar")
 def fmod(out: Any, /, a: Tensor, b: Any) -> Any:
     """What is left of a, with the sign of a."""
-    a, b = _divided(out, a, b)
+    a, b = rounded_operands(out, *_divided(out, a, b))
     if a.dtype.is_float:
         return xp.copysign(a.abs() % abs(b), a)
     left = a % b
@@ -190,7 +201,7 @@ def div_mode(out: Any, /, a: Any, b: Any, rounding_mode: str | None = None) -> A
         return python_operator.truediv(*operands(out, a, b))
     if rounding_mode == "floor":
         return floor_divide(out, a, b)
-    a, b = _divided(out, a, b)
+    a, b = operands(out, *_divided(out, a, b))
     if a.dtype.is_float:
         return (a / b).trunc()
     down = a // b
@@ -202,7 +213,7 @@ def pow(out: Any, /, a: Any, b: Any) -> Any:
     """a to the power of b."""
     if isinstance(b, Tensor) and not wanted(out).startswith(("float", "bfloat")):
         refuse("a whole number to the power of data, which may be negative")
-    a, b = operands(out, a, b)
+    a, b = rounded_operands(out, a, b)
     if isinstance(b, float) and abs(b) == 0.5:  # roots, as PyTorch: NaN for −∞
         return a.sqrt() if b > 0 else a.rsqrt()
     return a**b

@@ -65,6 +65,13 @@ def operands(out: Any, *values: Any) -> list[Any]:
     return found
 
 
+def rounded_operands(out: Any, *values: Any) -> list[Any]:
+    """As `operands`, for what PyTorch computes of 16-bit floats with a number that is one of them too: it does not keep its digits."""
+    if wanted(out) in HALVES:
+        values = tuple(x if isinstance(x, Tensor) else torch.tensor(x, dtype=out.dtype).item() for x in values)
+    return operands(out, *values)
+
+
 def as_result(x: Any, out: Any) -> Any:
     """A tensor in the type that the result has; a number as it is."""
     return x.astype(wanted(out)) if isinstance(x, Tensor) else x
