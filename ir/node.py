@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import weakref
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol, TypeVar, Union
 
 from .checks.misuse import NoValue, number
@@ -299,8 +300,29 @@ def ref(name: str, indices: Iterable[Expr], dtype: DType) -> Node:
 
 
 # traversal --------------------------------------------------------------------------------------------------------
+WALKED = 96
+"""Nodes of an expression whose order is remembered: a longer one is walked anew each time."""
+
+
 def walk(*roots: Node) -> Iterator[Node]:
     """Every distinct node below `roots`, operands first. Axis extents are not entered."""
+    if len(roots) > 1:
+        return _walk(roots)
+    known = roots[0]._memo.get("walk") if roots else ()
+    return _walk_once(roots) if known is None else chain(known, roots)
+
+
+def _walk_once(roots: tuple[Node, ...]) -> Iterator[Node]:
+    """The same of one expression, and its order is remembered."""
+    found: list[Node] = []
+    for n in _walk(roots):
+        found.append(n)
+        yield n
+    if len(found) <= WALKED:
+        roots[0]._memo["walk"] = tuple(found[:-1])  # (a node must not hold itself)
+
+
+def _walk(roots: Sequence[Node]) -> Iterator[Node]:
     seen: set[Node] = set()
     stack: list[Node | None] = [*reversed(roots)]
     while stack:

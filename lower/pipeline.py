@@ -9,16 +9,19 @@ from time import perf_counter
 
 from ..ir import index as ix
 from ..ir.errors import InternalError, OptError
+from ..ir.kernel import Kernel
 from ..ir.node import Node, const
 from ..log import logger
 from ..opts.apply_options import phases, plain
 from ..opts.axis_plan import Part
 from ..opts.memory_limits import check_program
+from ..opts.opt import Opts
 from ..opts.options.grid import clustered, consumers, groups_of, persistent
 from ..opts.schedule import Scheduled
 from ..program.builder import Builder
 from ..program.program import Instr, Param, Phase, Program, Val, statements
 from ..program.verify import verify, wanted
+from ..targets import Target
 from ..targets.tensor_rows import generation
 from . import passes, pieces
 from .context import Context, workspace_layout
@@ -217,6 +220,28 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
     if scheduled.opts:
         check_program(target, kernel, program, lambda: lower(plain(scheduled)))
     return program
+
+
+AHEAD = 4
+"""Programs that were made to be counted and are kept, the newest: the next thing that is made of one of them is its source."""
+_ahead: dict[tuple[Kernel, Opts, Target], Program] = {}
+
+
+def lower_ahead(scheduled: Scheduled) -> Program:
+    """What `lower` makes of a schedule, only to be looked at: `lower_once` may return it next. Raises OptError."""
+    key = scheduled.kernel, scheduled.opts, scheduled.target
+    program = lower(scheduled)
+    _ahead.pop(key, None)
+    _ahead[key] = program
+    for old in [*_ahead][:-AHEAD]:
+        _ahead.pop(old, None)
+    return program
+
+
+def lower_once(scheduled: Scheduled) -> Program:
+    """What `lower` makes of a schedule, or what `lower_ahead` made of it lately, which is not kept any longer: it may be changed. Raises
+    OptError."""
+    return _ahead.pop((scheduled.kernel, scheduled.opts, scheduled.target), None) or lower(scheduled)
 
 
 def _made(scheduled: Scheduled, expand: bool, observe: Observer | None) -> Program:

@@ -386,13 +386,13 @@ def render(kernel: Kernel, opts: Iterable[Opt], device: Device, store: Artefacts
         found = store.source(key, opts, target)
         if found is not None:
             return found
-    from ..lower import lower
+    from ..lower import lower_once
     from ..opts import apply
     from ..renderers import render as to_source
 
     begin = time.perf_counter()
     scheduled = apply(kernel, opts, target)
-    program = lower(scheduled)
+    program = lower_once(scheduled)
     middle = time.perf_counter()
     source = to_source(program, target)
     rendered = Rendered(opts, source, scheduled.effects, scheduled.hash, middle - begin, time.perf_counter() - middle)

@@ -7,6 +7,7 @@ a kernel whenever it asks for one, by a thread of its own that mostly waits, and
 
 from __future__ import annotations
 
+import gc
 import select
 import sys
 import threading
@@ -209,6 +210,7 @@ def serve(channel: Channel, setup: Any) -> None:
 
     log.debug("%s, %s and %s are there", heuristics.__name__, lower.__name__, renderers.__name__)
     place.device.compiler_id()
+    gc.disable()  # (as `jit` does while it compiles: kernels are made of many objects and hardly a cycle)
     channel.send("ready")
     while True:
         _build(channel.receive(), place)

@@ -4,7 +4,7 @@ and M. S. Lam, "A Data Locality Optimizing Algorithm", 1991), on the loops and a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...program.program import Instr, Program, statements, touched
@@ -253,16 +253,15 @@ def _open_lines(stores: Iterable[Touch], line: float) -> int:
 
 def grouped(accesses: Iterable[Touch], sizes: Mapping[Place, float], line: float) -> list[TouchGroup]:
     """Accesses as groups: those of one array whose indices differ by constants."""
-    found: dict[tuple[Place, frozenset[tuple[Variable, float]], bool], list[Touch]] = {}
+    found: dict[Hashable, list[Touch]] = {}
     for a in accesses:
-        place = (a.mem.space, a.mem.base)
-        found.setdefault((place, frozenset(a.form.terms.items()), a.mem.nt), []).append(a)
-    return [_group(place, dict(terms), nt, same, sizes, line) for (place, terms, nt), same in found.items()]
+        found.setdefault(a.alike, []).append(a)
+    return [_group(same, sizes, line) for same in found.values()]
 
 
-def _group(
-    place: Place, terms: Mapping[Variable, float], nt: bool, same: Sequence[Touch], sizes: Mapping[Place, float], line: float
-) -> TouchGroup:
+def _group(same: Sequence[Touch], sizes: Mapping[Place, float], line: float) -> TouchGroup:
+    mem, terms = same[0].mem, same[0].form.terms
+    place = (mem.space, mem.base)
     pieces = sorted({(a.form.const, a.bytes) for a in same})
     runs: list[list[float]] = []
     for at, size in pieces:
@@ -272,9 +271,8 @@ def _group(
             runs.append([at, at + size])
     run = sum(b - a for a, b in runs) / len(runs)
     pitch = (runs[-1][0] - runs[0][0]) / (len(runs) - 1) if len(runs) > 1 else 0.0
-    return TouchGroup(
-        place, terms, sizes.get(place, FAR_APART), any(a.written for a in same), nt, len(runs), run, pitch, tuple((a, b) for a, b in runs)
-    )
+    written, whole = any(a.written for a in same), sizes.get(place, FAR_APART)
+    return TouchGroup(place, terms, whole, written, mem.nt, len(runs), run, pitch, tuple((a, b) for a, b in runs))
 
 
 def sizes_of(program: Program) -> dict[Place, float]:

@@ -100,10 +100,12 @@ def _chains(node: LoopNode, latency: dict[int, float]) -> Chains:
         if s.out is None:
             continue
         after = latency[id(s)]
-        at = after + max((ready.get(a, 0.0) for a in s.args), default=0.0)
-        ready[s.out] = at
+        at, waits = 0.0, NEVER
+        for a in s.args:
+            at = max(at, ready.get(a, 0.0))
+            waits = max(waits, since.get(a, NEVER))
+        ready[s.out] = at = after + at
         longest = max(longest, at)
-        waits = max((since.get(a, NEVER) for a in s.args), default=NEVER)
         if waits > NEVER:
             since[s.out] = waits + after
     return Chains(longest, max((since.get(v, 0.0) for v in ends), default=0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -144,6 +144,8 @@ class Touch:
     form: LinearForm
     bytes: int
     written: bool
+    alike: Hashable
+    """Equal for accesses to one array whose indices differ by constants."""
 
 
 @dataclass(slots=True)
@@ -278,7 +280,7 @@ def _access(t: Tree, s: Instr) -> Touch:
     form = LinearForm({v: k * size for v, k in index.terms.items()}, (index.const + s.mem.offset) * size)
     size *= 1 if s.op in ("gather", "scatter") else value.lanes
     t.lines[id(s)] = _touched(form, size, t.register)
-    return Touch(s.mem, form, size, written)
+    return Touch(s.mem, form, size, written, (s.mem.space, s.mem.base, frozenset(form.terms.items()), s.mem.nt))
 
 
 def distinct(node: LoopNode) -> Iterator[tuple[Instr, bool]]:

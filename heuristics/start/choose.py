@@ -283,17 +283,37 @@ def _by_rules(f: StartFacts, part: bool = False) -> list[Opts]:
         return [*bytes_first, ()]
     _ask_rules(choice)
     streams = with_early_exits(trials, streamed(trials, joined_places(trials, choice.best_first()), 1))
-    found = list(hoisted(trials, streams, lambda k: _quick(k, f, part=True), 1, part=part))
+    parts: dict[Kernel, StartFacts] = {}
+
+    def least(k: Kernel) -> float:
+        parts[k] = facts = _facts(k, f)
+        facts.trials.counts = False  # (what is counted only leads to what is estimated to be slower)
+        seconds = facts.trials.seconds(_by_rules(facts, part=True)[0])
+        facts.trials.counts = trials.counts
+        return seconds
+
+    def starts_of_part(k: Kernel) -> list[Opts]:
+        return _by_rules(parts.get(k) or _facts(k, f), part=True)
+
+    constants = any(b.constant for b in kernel.inputs)  # (they may be packed for what would be left out)
+    found = list(hoisted(trials, streams, starts_of_part, 1, part, least=None if constants else least))
     packed = _Choice(StartFacts(kernel, target, threads))
-    if any(b.constant for b in kernel.inputs):
+    if constants:
         packed.ask_all(constant_starts(kernel, target, threads, found[:PACKED_FIRST]))
         found = _packed_where_quicker(trials, packed, found)
     return list(dict.fromkeys((*found, ())))
 
 
-def _quick(kernel: Kernel, f: StartFacts, part: bool = False) -> list[Opts]:
-    """What rules give for a kernel that a schedule of the facts' own makes of it."""
-    return _by_rules(StartFacts(kernel, f.target, f.threads, f.allowed), part)
+def _facts(kernel: Kernel, f: StartFacts) -> StartFacts:
+    """The facts of a kernel that a schedule makes of the facts' own."""
+    facts = StartFacts(kernel, f.target, f.threads, f.allowed)
+    facts.trials.counts = f.trials.counts
+    return facts
+
+
+def _quick(kernel: Kernel, f: StartFacts) -> list[Opts]:
+    """What rules give for a kernel that a schedule makes of the facts' own."""
+    return _by_rules(_facts(kernel, f))
 
 
 def _packed_where_quicker(trials: Trials, packed: _Choice, found: list[Opts]) -> list[Opts]:

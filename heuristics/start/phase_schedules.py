@@ -25,6 +25,7 @@ from ...opts.rewrites.hoist import hoistable
 from ...opts.rewrites.kernel_parts import needed
 from ...opts.rewrites.operands import has_computed, operands
 from ...opts.rewrites.operands import regrouped as is_regrouped
+from ...opts.schedule import Scheduled
 from ...targets import Target
 from ..contraction_order import order_opts
 from .contractions import best_contractions
@@ -261,11 +262,18 @@ ABOUT, BETTER_BY_BOTH = 1.2, 0.75
 
 
 def hoisted(
-    trials: Trials, found: Iterable[Opts], starts: Starts, most: int | None = None, part: bool = False, counted: bool = False
+    trials: Trials,
+    found: Iterable[Opts],
+    starts: Starts,
+    most: int | None = None,
+    part: bool = False,
+    counted: bool = False,
+    least: Callable[[Kernel], float] | None = None,
 ) -> Iterator[Opts]:
     """`found`, and up to `most` schedules that hoist: before the first one where the model takes them to be faster, else after it. `part`:
     this is one of the kernels of such a schedule, of which no more phases are made for values that are kept. `counted`: of the likeliest
-    whose estimate is no more than about that of the first one, its Program is asked as well."""
+    whose estimate is no more than about that of the first one, its Program is asked as well. `least`: the seconds by the estimate that no
+    start schedule of a kernel comes below; those that hoist are left out then where these already say that they are no faster."""
     firsts = [
         first
         for first in (
@@ -280,12 +288,14 @@ def hoisted(
     if not firsts:
         yield from found
         return
-    wishes = chain.from_iterable(islice(joined(trials, first, starts), most) for first in firsts)
-    times = {o: trials.seconds(o) for w in wishes if (o := trials.legal(w)) is not None}
     rest = iter(found)
     head = next(rest, ())
     alone = trials.legal(head)
     limit = BETTER * trials.seconds(alone) if alone is not None else 0.0
+    if least is not None:
+        firsts = [first for first in firsts if not _reaches(limit, trials.apply(first).phases, least)]
+    wishes = chain.from_iterable(islice(joined(trials, first, starts), most) for first in firsts)
+    times = {o: trials.seconds(o) for w in wishes if (o := trials.legal(w)) is not None}
     ranked = sorted(times, key=lambda o: (times[o], str(o)))
     before = [o for o in ranked if times[o] < limit]
     if counted and alone is not None and ranked and limit <= times[ranked[0]] < ABOUT / BETTER * limit:
@@ -295,6 +305,16 @@ def hoisted(
     yield head
     yield from (o for o in ranked if o not in before)
     yield from rest
+
+
+def _reaches(limit: float, phases: Sequence[Scheduled], least: Callable[[Kernel], float]) -> bool:
+    """Whether phases take so many seconds together. Those with most work are asked first, and no more than it takes."""
+    total = 0.0
+    for p in sorted(phases, key=lambda p: -max((points(n) for n in p.nests), default=0)):
+        total += least(p.kernel)
+        if total >= limit:
+            return True
+    return False
 
 
 def distributions(trials: Trials) -> Opts:

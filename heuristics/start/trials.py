@@ -29,6 +29,8 @@ class Trials:
         self.kernel, self.target, self.threads = kernel, target, threads
         self.room: list[int] = [ROOM] if whole is None else whole.room
         """How many instructions may still be counted, for all parts together."""
+        self.counts = True
+        """Whether Programs are counted: else the estimate stands for that."""
         self._found: dict[tuple[Kernel, Opts], Scheduled | OptError] = {}
         self._seconds: dict[Opts, float] = {}
         self._counts: dict[Opts, float] = {}
@@ -104,18 +106,20 @@ class Trials:
     def ruler(self) -> Callable[[Opts], float]:
         """Seconds by which schedules are compared: by the estimate and by what the Program counts, as a geometric mean (the two seldom fail
         together), or by the estimate alone where enough was counted."""
-        return self._by_both if self.room[0] > 0 else self.seconds
+        return self._by_both if self.counts and self.room[0] > 0 else self.seconds
 
     def _by_both(self, opts: Opts) -> float:
         return math.sqrt(self.seconds(opts) * self.counted(opts))
 
     def counted(self, opts: Opts) -> float:
         """Seconds by the counted model; what cannot be lowered takes for ever."""
-        from ...lower import lower  # most quick start schedules are chosen without it
+        from ...lower import lower_ahead  # most quick start schedules are chosen without it
 
+        if not self.counts:
+            return self.seconds(opts)
         if opts not in self._counts:
             try:
-                program = lower(self.apply(opts))
+                program = lower_ahead(self.apply(opts))
             except OptError:
                 self._counts[opts] = math.inf
             else:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tilewright import targets
 from tilewright.heuristics import quick_starts, starts
-from tilewright.heuristics.start.phase_schedules import functions_computed_again, phases_for_values, sums_across_lanes
+from tilewright.heuristics.start import choose
+from tilewright.heuristics.start.phase_schedules import functions_computed_again, hoisted, phases_for_values, sums_across_lanes
 from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, log, sqrt
 from tilewright.ir.normal_form import normalise
-from tilewright.opts import apply
+from tilewright.opts import Opts, apply
 
 TARGET = targets.named("znver3")
 
@@ -77,3 +80,36 @@ def test_rows_of_stamps_are_filled_up() -> None:
     kernel = normalise(kb.build())
     widths = {o.arg for s in starts(kernel, TARGET, 1) for o in s if o.op == "UPCAST" and o.on.startswith("b")}
     assert widths & {6, 8}, widths
+
+
+def scaled(n: int = 96, k: int = 64) -> Kernel:
+    """A product whose columns are divided by roots, which a phase may compute."""
+    kb = KernelBuilder("scaled")
+    i, j, r = kb.axis("n", n), kb.axis("m", n), kb.axis("k", k)
+    x, w, v = kb.input("x", (n, k), float32), kb.input("w", (k, n), float32), kb.input("v", (n,), float32, range=(0.0, 9.0))
+    kb.store("y", float32, (n, n), (i, j), kb.sum("p", (i, j), r, x[i, r] * w[r, j])[i, j] / sqrt(v[j] + 1.0))
+    return normalise(kb.build())
+
+
+def test_phases_that_take_too_long_whatever_their_schedules_are_not_asked_about() -> None:
+    kernel = scaled()
+    trials = Trials(kernel, TARGET)
+    asked: list[Kernel] = []
+
+    def least(k: Kernel) -> float:
+        asked.append(k)
+        return math.inf
+
+    def never(k: Kernel) -> Sequence[Opts]:
+        raise AssertionError(f"{k.name} has no need of a start schedule")
+
+    found = quick_starts(kernel, TARGET)[:1]
+    assert list(hoisted(trials, found, never, 1, least=least)) == found
+    assert asked and all(len(k.axes) == 3 for k in asked)  # the product is asked about first, and says enough
+
+
+@pytest.mark.parametrize("kernel", [scaled(), scaled(192, 8), normalise(terms(named=True)), normalise(both_ways())])
+def test_the_choice_is_the_same_as_where_all_are_asked_about(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = quick_starts(kernel, TARGET)[0]
+    monkeypatch.setattr(choose, "hoisted", lambda *a, least, **how: hoisted(*a, **how))
+    assert found == quick_starts(kernel, TARGET)[0]

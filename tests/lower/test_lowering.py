@@ -11,7 +11,7 @@ from tilewright import named_kernels, targets
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.dtypes import index
 from tilewright.ir.kernel import Kernel
-from tilewright.lower import Program, lower
+from tilewright.lower import Program, lower, lower_ahead, lower_once
 from tilewright.opts import apply, parse
 from tilewright.program.listing import show
 from tilewright.program.program import Block, For, If, Instr, Stmt, statements
@@ -178,3 +178,14 @@ def test_code_stays_small() -> None:
     """Codegen time is linear in instructions: a big tile must not explode."""
     found = everything(program(matmul(128, 128, 128), [["UPCAST", "m", 14], ["UPCAST", "n", 32], *TILE[2:]]))
     assert len(found) < 300
+
+
+def test_a_program_that_was_counted_is_rendered() -> None:
+    """Who asks for it has it alone, since it may be changed then; it is of the very kernel, options and target."""
+    kernel, opts = matmul(), parse(TILE)
+    ahead = lower_ahead(apply(kernel, opts, AVX512))
+    for other in (apply(kernel, opts, AVX2), apply(kernel, (), AVX512), apply(matmul(65), opts, AVX512)):
+        assert lower_once(other) is not ahead
+    assert lower_once(apply(kernel, opts, AVX512)) is ahead
+    again = lower_once(apply(kernel, opts, AVX512))
+    assert again is not ahead and show(again) == show(ahead)

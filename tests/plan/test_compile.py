@@ -45,7 +45,7 @@ def test_a_warm_start_neither_lowers_nor_renders_nor_builds(
     def never(*_: object) -> None:
         raise AssertionError("the store has it")
 
-    for place in ("tilewright.lower.lower", "tilewright.opts.apply", "tilewright.renderers.render"):
+    for place in ("tilewright.lower.lower_once", "tilewright.opts.apply", "tilewright.renderers.render"):
         monkeypatch.setattr(place, never)
     monkeypatch.setattr(type(cpu), "build", never)
     fresh = Artefacts(store.folder)
