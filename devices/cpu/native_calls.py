@@ -107,6 +107,8 @@ class NativeCalls:
         words = [w for r, number in top for w in (r.record_at, r.bufs_at, number)]
         self._list = (ctypes.c_uint64 * max(len(words), 1))(*words)
         self._arguments = ctypes.addressof(self._list), len(top), self._given.record
+        context = (ctypes.c_int64 * 4)()
+        self._context = context, ctypes.addressof(context)
         self._wide = {i: e.threads for i, e in enumerate(executables) if e.threads > 1}
         self._threads = _rows([(self._records[call].record_at + 8, i) for i, call in enumerate(self._wide)])
         self._choices: dict[tuple[int, ...], ThreadChoice] = {}
@@ -208,8 +210,9 @@ class NativeCalls:
 
     def _sliced(self, seconds: int, counts: int) -> None:
         """A run in slices of time, which Ctrl-C and limits of loops end. `seconds`, `counts`: addresses where calls are timed, or 0."""
-        context = (ctypes.c_int64 * 4)(0, 0, seconds, counts)
-        at, entries, count = ctypes.addressof(context), *self._arguments[:2]
+        context, at = self._context
+        context[:] = [0, 0, seconds, counts]
+        entries, count = self._arguments[:2]
         begin, done, part = time.monotonic(), 0, SLICE_NS if self._loops else 0
         while True:
             done = self._native.advance(at, entries, count, done, part)

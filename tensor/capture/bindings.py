@@ -32,17 +32,20 @@ if TYPE_CHECKING:
 
 def given_arrays(name: str, out: Any) -> list[Array]:
     """`out` as a list of arrays: one, or a tree of them. Raises UsageError for what is no array that may be written."""
-    arrays = [out] if type(out) is array_class() else flatten(out)[0]
+    kind, paired = array_class(), False
+    arrays = [out] if type(out) is kind else flatten(out)[0]
     for a in arrays:
-        if type(a) is not array_class() or not a.flags.writeable:
-            what = "an array that is read-only" if isinstance(a, array_class()) else f"a {type(a).__name__}"
+        if type(a) is not kind or not a.flags.writeable:
+            what = "an array that is read-only" if isinstance(a, kind) else f"a {type(a).__name__}"
             raise UsageError(f"{name}(out=...): {what}; give NumPy arrays that may be written{at(user_line())}")
-        if a.dtype.kind == "c" and not a.flags.c_contiguous:
-            raise UsageError(f"{name}(out=...): a complex array with gaps; give one that is contiguous{at(user_line())}")
-    for i, a in enumerate(arrays):
+        if a.dtype.kind == "c":
+            paired = True
+            if not a.flags.c_contiguous:
+                raise UsageError(f"{name}(out=...): a complex array with gaps; give one that is contiguous{at(user_line())}")
+    for i, a in enumerate(arrays[1:], 1):
         if any(overlap(a, b) for b in arrays[:i]):
             raise UsageError(f"{name}(out=...): two arrays that share elements, which would keep one result only{at(user_line())}")
-    return [as_reals(a) if a.dtype.kind == "c" else a for a in arrays]
+    return [as_reals(a) if a.dtype.kind == "c" else a for a in arrays] if paired else arrays
 
 
 def check_fits(name: str, arrays: Sequence[Array], results: Sequence[Any]) -> None:

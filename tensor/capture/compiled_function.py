@@ -131,7 +131,8 @@ class CompiledFunction:
         if self._by_address and sequence.direct and self._into:
             specs = sequence.fresh_specs(sizes)
             wanted = [specs[at] for at in self._into]
-            check_fits(self.name, arrays, wanted)
+            if len(arrays) != len(wanted) or any([a.shape != s.shape or a.dtype != s.np for a, s in zip(arrays, wanted)]):
+                check_fits(self.name, arrays, wanted)
             outside = [(c.buffer.address, c.buffer) for c in sequence.cells]
             places = places_for(arrays, wanted, [*zip(addresses, held), *outside])
             if places is not None:
