@@ -26,6 +26,7 @@ from .decompositions import decompositions, resizing
 from .graph import CompiledGraph, GraphProgram, compile_graph, left_to_pytorch, runner, show_views
 from .layout import has_symbols
 from .sizes import GraphSizes, NoSymbol, SizeReader
+from .training_calls import short_calls
 
 OPTIONS = ("threads", "tune", "cache", "budget", "check", "numerics")
 
@@ -56,7 +57,7 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], **how: Any) -
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    with resizing():
+    with resizing(), short_calls():
         made: Callable[..., Any] = compile_functional(module, example_inputs)
     context = TracingContext.try_get()
     changes = context is None or context.fw_metadata is None or any(i.mutates_data for i in context.fw_metadata.input_info)

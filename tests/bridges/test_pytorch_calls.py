@@ -1,0 +1,120 @@
+"""Calls of compiled training graphs: the short way, and what leaves it to AOTAutograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from tilewright.bridges import pytorch as bridge  # noqa: E402  # needs torch
+from tilewright.bridges.pytorch import training_calls  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+
+def gate(x: Any, w: Any) -> Any:
+    return (x * w).tanh()
+
+
+@pytest.fixture
+def arguments() -> list[Any]:
+    """Of `gate`, which is compiled anew."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    return [torch.randn(5, 8, requires_grad=True), torch.randn(8, requires_grad=True)]
+
+
+def compiled(f: Callable[..., Any], arguments: Any) -> Any:
+    """The function as it is after two steps of training, which compile it."""
+    found = torch.compile(f, backend=bridge.backend)
+    for _ in range(2):
+        first(found(*arguments)).sum().backward()
+    for a in arguments:
+        a.grad = None
+    return found
+
+
+def first(results: Any) -> Any:
+    return results if isinstance(results, torch.Tensor) else results[0]
+
+
+def gradients(f: Callable[..., Any], arguments: Any, gradient: Any) -> Any:
+    return torch.autograd.grad(first(f(*arguments)), arguments, gradient)
+
+
+def two(x: Any, w: Any) -> Any:
+    y = gate(x, w)
+    return y.view(-1), y, x * 2
+
+
+def rows(x: Any, w: Any) -> Any:
+    return (x @ torch.outer(w, w)).view(5, 2, 4), x.argmax(-1)
+
+
+@pytest.mark.parametrize(("f", "usual"), [(gate, False), (rows, False), (two, True)], ids=["plain", "reshaped", "views"])
+def test_a_later_step_takes_the_short_way(f: Callable[..., Any], usual: bool, arguments: list[Any]) -> None:
+    """Its backward pass where its results are views, and both where they are not."""
+    ours = compiled(f, arguments)
+    function = first(ours(*arguments)).grad_fn
+    while not hasattr(function, "_forward_cls"):
+        function = function.next_functions[0][0]
+    short = function._forward_cls
+    assert short.backward.__module__ == training_calls.__name__
+    assert ("forward" in vars(short)) is not usual
+    gradient = torch.randn_like(first(f(*arguments)))
+    torch.testing.assert_close(gradients(ours, arguments, gradient), gradients(f, arguments, gradient))
+    ones = torch.ones(()).expand(gradient.shape)  # lies otherwise
+    torch.testing.assert_close(gradients(ours, arguments, ones), gradients(f, arguments, ones))
+
+
+def test_what_autograd_promises_holds_on_the_short_way(arguments: list[Any]) -> None:
+    """A graph that is kept runs again, one that is not is gone; arguments that changed are noticed; a second derivative is refused."""
+    ours = compiled(gate, arguments)
+    x, w = arguments
+    y = ours(x, w).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    twice = torch.autograd.grad(gate(x, w).sum(), x)[0] * 2
+    torch.testing.assert_close(x.grad, twice)
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+    changed = [a * 1 for a in arguments]
+    y = ours(*changed).sum()
+    changed[1].mul_(2)
+    with pytest.raises(RuntimeError, match="inplace"):
+        y.backward()
+    (slope,) = torch.autograd.grad(ours(x, w).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        slope.sum().backward()
+
+
+def test_arrays_that_a_training_graph_changes_have_a_new_version(arguments: list[Any]) -> None:
+    def counted(x: Any, w: Any) -> Any:
+        with torch.no_grad():
+            total.add_(x.sum(0))
+        return gate(x, w)
+
+    total = torch.zeros(8)
+    ours = compiled(counted, arguments)
+    before = total._version
+    ours(*arguments)
+    assert total._version > before
+    torch.testing.assert_close(total, 3 * arguments[0].detach().sum(0))
+
+
+def test_autocast_and_a_backward_pass_within_a_compiled_function(arguments: list[Any]) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = compiled(lambda x, w: gate(x @ x.t(), w[:5]), arguments)
+        assert ours(*arguments).dtype == torch.float32 and torch.is_autocast_enabled("cpu")
+
+    def step(x: Any, w: Any) -> Any:
+        gate(x, w).sum().backward()
+        return x.grad * 2
+
+    found = torch.compile(step, backend=bridge.backend)
+    for _ in range(3):
+        arguments[0].grad = None
+        doubled = found(*arguments)
+    torch.testing.assert_close(doubled, 2 * torch.autograd.grad(gate(*arguments).sum(), arguments[0])[0])
