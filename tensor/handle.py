@@ -335,9 +335,9 @@ class TensorHandle:
         return self.copy()  # type: ignore[attr-defined]
 
     def __copy__(self) -> Any:
-        if not self.requires_grad:
-            return type(self).of(self.node, self.device)
-        return type(self).of(leaf(self.node.data), self.device).requires_grad_()
+        if not self.requires_grad or thread.capture is not None:
+            return self.copy()  # type: ignore[attr-defined]
+        return type(self).of(leaf(self.node.data), self.device).copy().requires_grad_()  # type: ignore[attr-defined]
 
     # gradients ----------------------------------------------------------------------------------------------------
     def requires_grad_(self, requires_grad: bool = True) -> Self:

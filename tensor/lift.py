@@ -154,6 +154,7 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
     by the rule of `small_operations` for `direct` (None: for `function`), unless `lazy`."""
     rule: Callable[..., Any] | None = None
     asked = lazy
+    new = function.__module__.endswith(".elementwise")  # (whose results are never an argument's memory)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -181,6 +182,8 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
             if any(map(is_complex, nodes)) or any(map(is_complex, named.values())):
                 return raised(complex_rule(function)(*nodes, **named), device)
             out = function(*nodes, **named)
+            if new and type(out) is TensorNode and out.data is not None and thread.capture is None and any(out is n for n in nodes):
+                return raised(out, device).copy()
             if devices and thread.capture is None and not lazy and device == "cpu":
                 out = _settled(out, (nodes, named))
             return raised(out, device)

@@ -13,7 +13,8 @@ from .elements import chosen, element, known_item, stored
 from .frontends import moved as V
 from .frontends.einops_backend import register
 from .frontends.numpy_functions import array_function, array_ufunc, reduction, rounded_to
-from .graph.nodes import Mark, Slot, make
+from .given_arrays import through
+from .graph.nodes import Mark, Slot, constant_of, make
 from .graph.primitives import marked
 from .graph.promotion import dtype_of
 from .graph.source_lines import at, user_line
@@ -133,8 +134,7 @@ class Tensor(TensorHandle):
             return out
         if not copy:
             return self
-        # (results of captured functions have memory of their own: a copy within one would only keep kernels apart)
-        return self.copy() if thread.capture is None else type(self).of(self.node, self.device)
+        return self.copy()
 
     # movement -----------------------------------------------------------------------------------------------------
     reshape, permute, expand = V.reshape, V.permute, V.expand
@@ -226,12 +226,14 @@ class Tensor(TensorHandle):
     def copy(self, order: str = "C") -> Tensor:
         """The same values in memory of their own."""
         if current() is not None:
+            through(self)
             return Tensor.of(self.node, self.device)
         if self.known is not None and self.constant is None:
             return Tensor.of_array(self.known.copy())
-        lazy = self.node.data is None and (self.links is None or self.links.base is None)
-        if self.node.tracked or thread.batches or lazy:
+        if self.node.tracked or thread.batches:
             return Tensor.of(marked(self.node, Mark("copy")), self.device)
+        if constant_of(self.node) is not None:  # (each tensor of such a node gets memory of its own)
+            return Tensor.of(self.node, self.device)
         new = buffers.new(self.shape, self.dtype, self.device, self.node.line)
         buffers.fill(new, self._memory())
         return Tensor.of(leaf(new), self.device)

@@ -39,7 +39,7 @@ from .running.buffers import TensorBuffer
 from .running.current_capture import current, thread
 from .running.numpy_evaluation import ENVIRONMENT, SMALL, kernels_only
 from .running.observers import WATCH
-from .running.pools import COUNTED, POOLED_FROM
+from .running.pools import COUNTED, POOLED_FROM, is_room
 
 BASIC = frozenset({int, slice, NoneType, EllipsisType})
 _NUMBERS = frozenset({*BASIC, float, bool})
@@ -550,6 +550,10 @@ def _own(root: Any, constant: Any) -> tuple[Any, bool]:
         if sole and known.nbytes < POOLED_FROM:  # (long ones go to memory that was used before)
             return known, seen < several
         if known.nbytes >= POOLED_FROM:
+            base = known.base
+            if COUNTED and is_room(known) and sys.getrefcount(known) <= 3 and sys.getrefcount(base) <= 3:
+                root.node, root.known = leaf(buffers.computed(known)), None
+                return known, viewed
             new = buffers.new(known.shape, buffers.TYPES[known.dtype.num], "cpu", ("", 0))
             buffers.fill(new, known.flat[0] if constant is not None and constant.function in (zeros, empty, ones, full) else known)
             root.node, root.known = leaf(new), None

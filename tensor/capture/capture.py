@@ -13,10 +13,10 @@ from typing import Any
 from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
 from ..frontends.habits import size_called
-from ..given_arrays import through
+from ..given_arrays import lineage, through
 from ..graph import primitives as P
 from ..graph.captured_numbers import NumberTape, captured, number_at
-from ..graph.nodes import HostCall, Slot, TensorNode, make, walk
+from ..graph.nodes import HostCall, Mark, Slot, TensorNode, make, walk
 from ..running.buffers import BufferCell, TensorBuffer
 from ..running.current_capture import Capture, SizeCheck, capturing, collecting, outside
 from ..running.realise import realise
@@ -91,10 +91,11 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
         leaves, structure = flatten(result)
         if any(isinstance(x, Kernel) for x in leaves):
             raise UsageError(f"{name} returns a kernel: @tilewright.operation makes a function of tensors of it, and jit compiles those")
+        owners = {id(t.node): t for t in made.read.values()} | {id(n): t for n, t in zip(slots, placeholders, strict=True)}
         for x in leaves:
             if isinstance(x, Tensor):
                 through(x)
-        nodes = [x.node if isinstance(x, Tensor) else None for x in leaves]
+        nodes = [_own(x, owners) if isinstance(x, Tensor) else None for x in leaves]
         last = list(effects[-1:])  # it comes after all others
         assigned = [(tensor, old, tensor.node) for tensor, old in made.assigned.values() if tensor.node is not old]
     graph = GraphOfCapture(made, slots, placeholders, device, tape)
@@ -112,6 +113,15 @@ def _device(buffers: Sequence[TensorBuffer], default: str) -> str:
     if len(found) > 1:
         raise UsageError(f"arguments lie on different devices ({', '.join(found)}): move them to one with .to()")
     return next(iter(found), default)
+
+
+def _own(x: Tensor, owners: dict[int, Tensor]) -> TensorNode:
+    """The node of a result. Where its values are those of an argument, of a tensor from outside or of another result, and it is neither that
+    tensor nor a view of it, it gets memory of its own."""
+    root = lineage(x)[1]
+    if owners.setdefault(id(x.node), root) is root:
+        return x.node
+    return P.marked(x.node, Mark("copy"))
 
 
 class GraphOfCapture:

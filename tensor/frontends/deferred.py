@@ -36,7 +36,7 @@ from ..running.compiled_kernels import bound
 from ..running.current_capture import outside
 from ..running.numpy_evaluation import SMALL_ARRAY, worth_a_kernel
 from ..running.observers import WATCH, timed
-from ..running.pools import COUNTED, POOLED_FROM, release
+from ..running.pools import COUNTED, POOLED_FROM, is_room, release
 from ..running.realise import listed, prepare
 from .quick_arrays import room
 
@@ -120,6 +120,15 @@ class Deferred:
         array, self.array = self.array, None
         if array is not None and array.nbytes >= POOLED_FROM:
             release(array, array.nbytes)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Need the arguments no more. Of an array whose tensor has gone meanwhile nobody else gives the memory back."""
+        rest, self.args = list(self.args), ()
+        while rest:
+            a = rest.pop()
+            if type(a) is np.ndarray and a.nbytes >= POOLED_FROM and is_room(a):
+                release(a, a.nbytes)
 
     @property
     def size(self) -> int:
@@ -131,7 +140,7 @@ class Deferred:
         if self.array is None:
             found = np.asarray(_computed(self))
             self.array = found
-            self.args = ()  # (after `array`: other threads look there first)
+            self.let_go()  # (after `array`: other threads look there first)
         array = self.array
         assert array is not None
         return array
@@ -289,6 +298,7 @@ def _computed(root: Deferred) -> Any:
             program.never = True
     if program.run is not None:
         return program.run(leaves)
+    leaves = []  # (who has an array is counted)
     if WATCH.observer is None:
         return _by_numpy(root)
     with timed("numpy", "small operation", "cpu"):
@@ -305,7 +315,8 @@ def _by_numpy(x: Any) -> Any:
         if x.dtype is None:  # (a reduction, which nobody else has)
             return found
         array = x.array = np.asarray(found)
-        x.args = ()
+        args = ()
+        x.let_go()
     return array
 
 

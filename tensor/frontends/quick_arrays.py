@@ -179,7 +179,7 @@ def _filled(out: Array, values: Array) -> Array:
 
 def filled(shape: tuple[int, ...], value: float, kind: np.dtype[Any]) -> Array:
     """np.full."""
-    out = room(shape, kind, prod(shape)) if value else None
+    out = room(shape, kind, prod(shape))
     if out is None:
         return np.full(shape, value, kind) if value else np.zeros(shape, kind)
     out.fill(value)

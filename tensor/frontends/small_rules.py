@@ -149,7 +149,7 @@ def _power(a: Any, b: Any) -> Any:
     if type(b) in (int, float) and abs(b) <= 64 and b % 1 == 0:
         return np.ones_like(a) if not b else Q.power(a, int(b)) if b > 0 else np.true_divide(1.0, Q.power(a, -int(b)))
     if type(b) is float and b == 0.5 and not (a == -np.inf).any():
-        return np.add(out := np.sqrt(a), 0.0, out=out)  # (a power has no negative zero)
+        return np.add(out := np.asarray(np.sqrt(a)), 0.0, out=out)  # (a power has no negative zero)
     return OPERATORS["pow"](a, b)
 
 
@@ -163,7 +163,7 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
-    if x.dtype.kind != "f" or not all(v is None or _paired(x, v) is x.dtype for v in (min, max)) or (min is None and max is None):
+    if x.dtype.kind not in "iuf" or not all(v is None or _paired(x, v) is x.dtype for v in (min, max)) or (min is None and max is None):
         return None
     if type(min) in (int, float) and type(max) in (int, float):
         return Q.clipped(x, min, max)
@@ -224,7 +224,7 @@ def _std(x: Any, axis: Any = None, correction: float = 0.0, keepdims: bool = Fal
 
 def _running(name: str) -> Rule:
     def rule(x: Any, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
-        if dtype is not None or not x.ndim or (axis is None and x.ndim != 1):
+        if (dtype is not None and dtype_of(dtype).np is not x.dtype) or not x.ndim or (axis is None and x.ndim != 1):
             return None
         out = getattr(x, name)(axis=axis)
         if not include_initial:
@@ -318,8 +318,13 @@ def _take(x: Any, indices: Any, axis: Any = None, mode: Any = "raise") -> Any:
 
 
 def _matmul(a: Any, b: Any) -> Any:
-    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim and a.dtype == b.dtype and a.dtype.char != "?"):
+    if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.ndim and b.ndim and a.dtype.char + b.dtype.char != "??"):
         return None
+    if a.dtype != b.dtype:
+        if not _agree(a.dtype, b.dtype, default_float()):
+            return None
+        kind = np.result_type(a, b)
+        a, b = Q.converted(a, kind), Q.converted(b, kind)
     return np.matmul(a, b) if 0 < a.size * b.size <= SMALL_ARRAY or _product_size(a, b) <= SMALL_ARRAY else None
 
 

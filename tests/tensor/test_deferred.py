@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright import Tensor, xp
 from tilewright.tensor.frontends import deferred as D
 from tilewright.tensor.frontends import quick_arrays as Q
-from tilewright.tensor.running import numpy_evaluation
+from tilewright.tensor.running import numpy_evaluation, pools
 
 A = np.random.default_rng(3).standard_normal((3, 8))
 SPECIAL = np.array([0.0, -0.0, 1, -1, 2.5, -3.5, np.inf, -np.inf, np.nan, 1e-310, 1e300, 0.25])
@@ -172,3 +172,22 @@ def test_errors_are_those_of_the_function() -> None:
     for wrong in (lambda: y[3, 0], lambda: y.reshape(5, 5), lambda: xp.sum(y, axis=2), lambda: y + Tensor(np.ones(7))):
         with pytest.raises((tw.UsageError, IndexError)):
             wrong()
+
+
+def test_memory_of_an_argument_that_is_gone_goes_back_to_the_pool() -> None:
+    pools.HOST.drain()
+    x = Tensor(np.arange(80_000.0)).copy()
+    y = x * 2
+    assert y.deferred is not None and x.node.data is not None
+    del x
+    y.realise()
+    assert pools.HOST.held == 80_000 * 8
+
+
+def test_memory_of_somebody_else_goes_to_no_pool() -> None:
+    pools.HOST.drain()
+    x = Tensor(np.arange(80_008.0)[8:])  # (64 bytes after its base begins, as blocks of the pool)
+    y = x * 2
+    del x
+    y.realise()
+    assert not pools.HOST.held

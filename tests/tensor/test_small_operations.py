@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
@@ -171,6 +172,66 @@ def test_copies_have_memory_of_their_own() -> None:
             for y in (xp.asarray(x, copy=True), xp.astype(x, x.dtype), x.astype(x.dtype), x.copy(), np.copy(x)):
                 np.asarray(y)[...] = 7
                 assert np.array_equal(x.numpy(), before)
+
+
+@pytest.mark.parametrize("size", [4, 80_000, 2_200_000])
+@pytest.mark.parametrize("way", ["copy", "astype", "asarray", "copy.copy", "where", "clip"])
+def test_a_copy_shows_nothing_that_is_written_to_an_array_of_its_source(way: str, size: int) -> None:
+    ways: dict[str, Any] = {
+        "copy": Tensor.copy,
+        "astype": lambda x: x.astype(x.dtype),
+        "asarray": lambda x: xp.asarray(x, copy=True),
+        "copy.copy": copy.copy,
+        "where": lambda x: xp.where(True, x, x),
+        "clip": xp.clip,
+    }
+    x = Tensor(np.zeros(size, np.float32)) + 1
+    if way in ("where", "clip"):
+        x.realise()  # (what is lazy is one memory with all that is equal to it as an expression)
+    y = ways[way](x)
+    x.numpy()[1] = 5
+    assert y[1].item() == 1
+    y.numpy()[2] = 7
+    assert x[2].item() == 1
+
+
+def test_results_of_captured_functions_share_memory_with_nothing_but_what_was_returned_itself() -> None:
+    outside = Tensor(np.arange(4.0))
+
+    @tilewright.jit
+    def several(x: Tensor) -> Any:
+        y = x * 2
+        return x.copy(), +x, outside.copy(), y, x * 2
+
+    x = Tensor(np.arange(4.0))
+    for _ in range(2):
+        results = several(x)
+        arrays = [r.numpy() for r in results]
+        wanted = [a.copy() for a in arrays]
+        for a in (x.numpy(), outside.numpy()):
+            a[1] = 9
+        assert all(np.array_equal(r.numpy(), w) for r, w in zip(results, wanted, strict=True))
+        for i, a in enumerate(arrays):
+            a[2] = -1 - i
+        assert [r[2].item() for r in results] == [-1.0 - i for i in range(len(arrays))]
+        assert x.tolist() == outside.tolist() == [0, 9, 2, 3]
+        for a in (x.numpy(), outside.numpy()):
+            a[1] = 1
+
+
+def test_powers_clips_products_and_sums_of_other_kinds_are_known_at_once() -> None:
+    x, n, m = Tensor(np.arange(6.0)), Tensor(np.arange(6)), Tensor(np.arange(6) > 2)
+    found = [xp.sum(x) ** 0.5, xp.clip(n, 1, 4), xp.cumulative_sum(x, dtype=xp.float64), x @ m, xp.reshape(m, (2, 3)) @ xp.ones((3, 2))]
+    wanted = [15**0.5, [1, 1, 2, 3, 4, 4], np.arange(6.0).cumsum(), 12.0, [[0, 0], [3, 3]]]
+    assert all(f.known is not None and np.array_equal(f.numpy(), w) for f, w in zip(found, wanted, strict=True))
+    assert [f.dtype.name for f in found] == ["float64", "int64", "float64", "float64", "float32"]
+
+
+def test_long_zeros_are_written_to_where_they_are() -> None:
+    x = xp.zeros((300, 100), dtype=xp.float64)
+    at = x.known.__array_interface__["data"][0]
+    x[:, 0] = 1
+    assert x.numpy().__array_interface__["data"][0] == at and x.numpy().sum() == 300
 
 
 def test_sorted_places_of_equal_elements_are_in_order() -> None:
