@@ -8,15 +8,18 @@ memory: what is made of numbers becomes some when it is read, and a view from ou
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import Any, Protocol
 
-from .graph.nodes import TensorNode, is_constant
+from .graph.nodes import Mark, TensorNode, is_constant
+from .graph.primitives import marked
 from .ops.complex_numbers import as_complex
 from .running.assignment import lock_of
+from .running.buffers import TensorBuffer
 from .running.current_capture import outside, thread
 from .running.numpy_evaluation import SMALL_ARRAY
 from .running.pools import COUNTED
-from .running.realise import copied
+from .running.realise import copied, realise
 
 
 class ViewPlace(Protocol):
@@ -100,7 +103,7 @@ def shared(tensor: Any) -> tuple[Any, bool]:
         if root.known is None:
             if root.node.tracked or root.node.data.range is not None:
                 return None, not places
-            root.node.data.given = True
+            give(root.node.data)
         memory = array if array.base is None else array.base
         _shown(root, array, memory)
         for p in reversed(places):
@@ -153,6 +156,26 @@ def held(root: Any) -> bool:
     if base is None:
         return not COUNTED or sys.getrefcount(known) > 3 + mine
     return not COUNTED or sys.getrefcount(known) > 3 or sys.getrefcount(base) > 3 + mine
+
+
+_copies: list[weakref.ref[TensorNode]] = []
+"""The nodes of copies of what is lazy, some of them gone or computed."""
+
+
+def copy_later(source: TensorNode) -> TensorNode:
+    """A copy of what is lazy. It is computed before somebody gets an array of its source."""
+    node = marked(source, Mark("copy"))
+    if len(_copies) >= 64:
+        _copies[:] = [r for r in _copies if (n := r()) is not None and n.data is None]
+    _copies.append(weakref.ref(node))
+    return node
+
+
+def give(data: TensorBuffer) -> None:
+    """Note that somebody gets a buffer's array."""
+    data.given = True
+    if _copies:
+        realise([n for r in _copies if (n := r()) is not None and n.data is None and n.src[0].data is data], data.device)
 
 
 def _shown(tensor: Any, array: Any, memory: Any) -> None:

@@ -14,7 +14,7 @@ from ..devices.once import process_lock
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import UsageError
 from .frontends.exchange import exported
-from .given_arrays import held, read_anew, shared, written_by_others
+from .given_arrays import give, held, read_anew, shared, written_by_others
 from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
 from .graph.index_maps import Shape
 from .graph.nodes import OpenArgument, TensorNode, constant_of, interned_in, walk
@@ -225,7 +225,7 @@ class TensorHandle:
                 return array
         values = self._values()
         if self.known is None and self.deferred is None and (data := self.node.data) is not None:
-            data.given = True
+            give(data)
         return values
 
     def to_numpy(self) -> Array:

@@ -13,8 +13,8 @@ from .elements import chosen, element, known_item, stored
 from .frontends import moved as V
 from .frontends.einops_backend import register
 from .frontends.numpy_functions import array_function, array_ufunc, reduction, rounded_to
-from .given_arrays import through
-from .graph.nodes import Mark, Slot, constant_of, make
+from .given_arrays import copy_later, through
+from .graph.nodes import Mark, Slot, make
 from .graph.primitives import marked
 from .graph.promotion import dtype_of
 from .graph.source_lines import at, user_line
@@ -232,8 +232,8 @@ class Tensor(TensorHandle):
             return Tensor.of_array(self.known.copy())
         if self.node.tracked or thread.batches:
             return Tensor.of(marked(self.node, Mark("copy")), self.device)
-        if constant_of(self.node) is not None:  # (each tensor of such a node gets memory of its own)
-            return Tensor.of(self.node, self.device)
+        if self.node.data is None and (self.links is None or self.links.base is None):
+            return Tensor.of(copy_later(self.node), self.device)
         new = buffers.new(self.shape, self.dtype, self.device, self.node.line)
         buffers.fill(new, self._memory())
         return Tensor.of(leaf(new), self.device)
