@@ -18,12 +18,13 @@ from ...cache.version import start_version
 from ...devices import LoopCarry, LoopCopy, LoopWord
 from ...devices.cpu.executable import ChosenExecutable
 from ...ir.dtypes import DType
+from ...ir.dtypes import dtype as type_of
 from ...ir.node import Node, SymInfo
 from ...ir.node import walk as walk_indices
 from ...log import logger
 from ...search.parallel_builds import BuildPlace
 from ..graph.loop_nodes import NEVER, GraphLoop, LoopOutput
-from ..graph.nodes import HostCall, Mark, Slot, TensorNode, walk
+from ..graph.nodes import HostCall, Mark, Slot, TensorNode, make, walk
 from ..graph.own_kernels import OwnOutput
 from ..graph.primitives import cast
 from ..graph.symbolic_sizes import SymbolicSize
@@ -209,11 +210,14 @@ def save(
         if c.loop is not None and loop is None:
             return
         calls.append([c.inputs, c.outputs, c.name, next(numbers) if c.executable is not None else -1, hosts.get(c.outputs[0], -1), loop])
+    rows = [_node_row(n, number) for n in nodes]
+    if any(isinstance(e, SymbolicSize) for of, _ in rows if isinstance(of, list) for e in of):
+        return
     data = {
         "kernels": [[k.name, k.calls, k.opts, k.origin, k.standing, k.flops, k.nbytes, k.artefact] for k in kernels],
         "calls": calls,
         "rooms": list(rooms),
-        "nodes": [_node_row(n, number) for n in nodes],
+        "nodes": rows,
         "spots": [[s.kind, s.at] for s in plan.spots],
         "fresh": plan.fresh,
         "states": [s.fresh for s in plan.states],
@@ -225,10 +229,11 @@ def save(
     place.store.put_record(KIND, key, json.dumps(data, separators=(",", ":")))
 
 
-def _node_row(n: TensorNode, number: dict[int, int]) -> tuple[int, str]:
+def _node_row(n: TensorNode, number: dict[int, int]) -> tuple[int | list[Any], str]:
     """(a node's number in the graph, the type of its elements in memory). What is kept in a wider type than its own is a
-    conversion that the partition put behind the graph's node."""
-    return number[id(n if id(n) in number else n.src[0])], n.dtype.name
+    conversion that the partition put behind the graph's node. Of a piece that only a loop goes along, its shape instead."""
+    known = number.get(id(n)) if id(n) in number or n.op != "cast" else number.get(id(n.src[0]))
+    return list(n.shape) if known is None else known, n.dtype.name
 
 
 def load(key: str, place: BuildPlace, outs: Sequence[TensorNode], graph: CapturedGraph) -> WarmParts | None:
@@ -246,7 +251,7 @@ def load(key: str, place: BuildPlace, outs: Sequence[TensorNode], graph: Capture
 
 def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], graph: CapturedGraph) -> WarmParts:
     kernels = [_kernel(k, place) for k in data["kernels"]]
-    by_place = [_node(nodes[_index(i, nodes)], dtype) for i, dtype in data["nodes"]]
+    by_place = [_piece(i, dtype) if isinstance(i, list) else _node(nodes[_index(i, nodes)], dtype) for i, dtype in data["nodes"]]
     spots = [Spot(_kind(kind), _natural(at)) for kind, at in data["spots"]]
     rooms = [_natural(n) for n in data["rooms"]]
     if len(spots) != len(by_place) + len(rooms) or len(data["states"]) != len(graph.states):
@@ -284,6 +289,10 @@ def _decoded(data: dict[str, Any], place: BuildPlace, nodes: list[TensorNode], g
 def _node(n: TensorNode, dtype: str) -> TensorNode:
     """A node with the type that its elements have in memory."""
     return cast(n, {t.name: t for t in (n.dtype, n.dtype.compute)}[dtype])
+
+
+def _piece(shape: Sequence[Any], dtype: str) -> TensorNode:
+    return make("slot", (), Slot.new(None), tuple(map(_natural, shape)), type_of(dtype))
 
 
 def _fits(spots: Sequence[Spot], sizes: Sequence[int], peak: int) -> None:

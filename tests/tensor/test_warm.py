@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tilewright as tw
-from tilewright import Tensor
+from tilewright import Tensor, xp
 from tilewright.plan import Artefacts
 from tilewright.tensor.capture import graph_compiler, graph_records
 from tilewright.tensor.running import compiled_kernels as programs
@@ -60,6 +60,21 @@ def test_updates_are_warm_too(monkeypatch: pytest.MonkeyPatch) -> None:
         f(Tensor(ramp(4)))
         f(Tensor(ramp(4)))
         assert (w.numpy() == (ramp(4) * 3) * 2 + ramp(4)).all()
+        assert f.programs[0].warm is warm
+
+
+def test_loops_along_pieces_of_joins_are_warm_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ramp(5, 3)
+    want, c = np.zeros((5, 3), np.float32), np.zeros(3, np.float32)
+    before, after = np.concatenate([x[:1] * 0, x[:-1] * 1]), np.roll(x, -1, axis=0)
+    for t in range(5):
+        want[t] = c = c * 0.5 + before[t] - after[t]
+    for warm in (False, True):
+        new_process(monkeypatch)
+        along = lambda x: (xp.pad(x[:-1], ((1, 0), (0, 0))), xp.roll(x, -1, axis=0))  # noqa: E731
+        f = tw.jit(lambda x, along=along: tw.scan(lambda c, q: ((n := c * 0.5 + q[0] - q[1]), n), x[0] * 0, along(x))[1])
+        for _ in range(2):
+            assert (f(Tensor(x)).numpy() == want).all()
         assert f.programs[0].warm is warm
 
 
