@@ -6,8 +6,8 @@ Each program is a process that holds its model and answers with the seconds of a
 read one GGUF file. A ratio is our tokens/s over the other's. `read_share`: bytes of weights a token over what one sum of 512 MB reads a second here,
 in the same turns. PyTorch takes part in float32 and bfloat16. llama.cpp is its Python package (llama-cpp-python, built from source with the gcc that
 is here), where it is installed: set LLAMA_CPP to the folder that holds it. A size that needs more than `--memory` GB is said and left out.
-`ours_int8`: ours with activations of 8 bits, which is what llama.cpp computes with beside packed weights; keys that end in `_int8` compare it.
-`ours_bfloat16`: the same of prompts rounded to bfloat16 beside such weights. With --first, rows say how long a process takes that reads a GGUF file
+`ours_int8`: ours with tokens of 8 bits, which is what llama.cpp computes with beside packed weights; keys that end in `_int8` compare it.
+`ours_bfloat16`: the same of prompts rounded to bfloat16 beside such weights (`io.linear`). With --first, rows say how long a process takes that reads a GGUF file
 and makes one token, its kernels being in the cache, and its peak memory."""
 
 from __future__ import annotations

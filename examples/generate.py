@@ -262,7 +262,9 @@ def arguments(about, shapes):
     p.add_argument("--context", type=int, help="the most tokens that are kept; the model's own by default, at most 4096")
     p.add_argument("--kv", choices=("float32", "bfloat16", "int8"), default="float32", help="how keys and values are kept")
     p.add_argument(
-        "--act", choices=("int8", "bfloat16"), help="round activations: to 8 bits beside packed matrices, or to bfloat16 beside such"
+        "--act",
+        choices=("int8", "bfloat16"),
+        help="allow rounded activations: of a token to 8 bits beside packed matrices, and of a prompt to bfloat16; or the latter alone",
     )
     p.add_argument("--threads", type=int)
     p.add_argument("--bench", action="store_true", help="time a prompt of 512 tokens and 64 tokens after it")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import ml_dtypes  # noqa: F401  (NumPy knows bfloat16 by its name then)
 import tilewright as tw
 from tilewright import Tensor, xp
+from tilewright.weights.mapped_file import zero_pages
 
 CHUNK = 512
 """Tokens that are read at once: longer prompts are read in parts of so many."""
@@ -15,6 +16,13 @@ CHUNK = 512
 def places(context):
     """Room for a chunk that begins at the last place, so that nothing must be known of where it ends."""
     return context + min(CHUNK, context)
+
+
+def nothing_kept(shape, dtype):
+    """Zeros whose memory is taken as they are written: rows of a few tokens lie far apart, a run for each head."""
+    found = Tensor(zero_pages(shape, dtype))
+    found.node.data.foreign = False  # nobody else has the array, so that it is updated in place
+    return found
 
 
 class Attended:
@@ -46,7 +54,7 @@ class Kept(_Fields, Attended):
     @staticmethod
     def empty(heads, context, head, dtype="float32"):
         """Nothing is kept yet. Memory is taken when it is written."""
-        return Kept(*(xp.zeros((heads, places(context), head), dtype=dtype) for _ in range(2)))
+        return Kept(*(nothing_kept((heads, places(context), head), dtype) for _ in range(2)))
 
     def write(self, at, k, v):
         """Keys and values (heads, n, head) of the places from `at` on."""
@@ -76,7 +84,7 @@ class KeptInt8(_FieldsInt8, Attended):
         """Nothing is kept yet."""
         shape = (heads, places(context), head)
         return KeptInt8(
-            *(xp.zeros(s, dtype=t) for s, t in ((shape, "int8"), (shape, "int8"), (shape[:2], "float32"), (shape[:2], "float32")))
+            *(nothing_kept(s, t) for s, t in ((shape, "int8"), (shape, "int8"), (shape[:2], "float32"), (shape[:2], "float32")))
         )
 
     def write(self, at, k, v):
@@ -111,7 +119,7 @@ class KeptTogether(_Fields):
     @staticmethod
     def empty(slots, heads, context, head, dtype="float32"):
         """Nothing is kept yet. Memory is taken when it is written."""
-        return KeptTogether(*(xp.zeros((slots, context, heads, head), dtype=dtype) for _ in range(2)))
+        return KeptTogether(*(nothing_kept((slots, context, heads, head), dtype) for _ in range(2)))
 
     def attended(self, at, q, k, v, window=None):
         """Queries (heads, n, head) on all keys of their own sequences up to their own places, (n, heads · head), as `Attended` has it."""

@@ -18,7 +18,7 @@ from . import generate, language, rotary
 @dataclass(frozen=True)
 class Config:
     """A model's shapes. `windows`: how many places each layer sees, None for all; `scaled`: how the angles of rotary places are scaled, and `scaling`: by which numbers, as Hugging Face's config.json says it; `factors`: what each angle is
-    divided by, of a GGUF file; `interleaved`: the two numbers that are turned together lie side by side; `act`: what activations are rounded to beside matrices that are packed (int8), or of bfloat16."""
+    divided by, of a GGUF file; `interleaved`: the two numbers that are turned together lie side by side; `act`: which rounding of activations is allowed (`io.linear`)."""
 
     layers: int = 2
     heads: int = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -37,6 +38,18 @@ def _mapped(file: int) -> mmap.mmap:
         return mmap.mmap(
             file, 0, access=mmap.ACCESS_READ
         )  # larger than memory: it can be looked at, but copies of all pages could not be had
+
+
+def zero_pages(shape: Sequence[int], dtype: Any) -> Array:
+    """Zeros in pages of their own, which take memory as they are written: in small ones, for an array that is written here and there. Of huge
+    pages these would soon be all."""
+    kind = np.dtype(dtype)
+    room = mmap.mmap(-1, max(1, prod(shape) * kind.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        with contextlib.suppress(OSError):  # only a hint, which systems without huge pages refuse
+            room.madvise(mmap.MADV_NOHUGEPAGE)
+    found: Array = np.frombuffer(room, np.uint8)[: prod(shape) * kind.itemsize].view(kind).reshape(shape)
+    return found
 
 
 class Room:

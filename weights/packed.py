@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.dtypes import bfloat16
 from ..ir.errors import UsageError
+from ..targets import host, instructions
 from ..tensor import Tensor
+from ..tensor.graph.symbolic_sizes import most
 from ..tensor.trees import tree_map
 from ..xp import arange, where
 from ..xp import round as round_half_even
@@ -64,19 +67,25 @@ def is_packed(x: Any) -> bool:
 
 
 def linear(x: Tensor, w: Any, bias: Tensor | None = None, act: str | None = None) -> Tensor:
-    """x · wᵀ (+ bias). `w`: (outputs, inputs), a tensor or packed; one of 16 or 8 bits is converted to x's type where it is read. With
-    act="int8", and a packed matrix, x is rounded to 8 bits with a scale for each 32 numbers of a row: x of (..., inputs), float32. With
-    act="bfloat16", and a matrix of bfloat16, more than eight rows of x are rounded to bfloat16. Raises UsageError where there is no such
-    `act`."""
+    """x · wᵀ (+ bias). `x`: (..., inputs). `w`: (outputs, inputs), a tensor or packed; one of 16 or 8 bits is converted to x's type where it is
+    read.
+
+    `act` allows rounding where it makes the product faster. With "int8", and a matrix of Q8_0, Q4_0, int8 or int4, up to eight rows of x are
+    rounded to 8 bits with a scale for each 32 numbers of a row. With "int8" or "bfloat16", more rows, and the numbers of a matrix that is packed
+    or of bfloat16, are rounded to bfloat16 where the processor multiplies pairs of these, which is closer than 8 bits. Raises UsageError where
+    there is no such `act`."""
     if act not in (None, "int8", "bfloat16"):
         raise UsageError(f"linear: activations cannot be {act!r}; act is 'int8', 'bfloat16', or None for those of x's own type")
-    if act == "int8" and is_packed(w):
-        y: Tensor = _of_bytes(x, w)
+    parts = w._parts() if act == "int8" and is_packed(w) and _few(x) else None
+    if parts is not None:
+        y: Tensor = _of_bytes(x, *parts)
     else:
-        matrix = w.decoded() if is_packed(w) else w
-        if act == "bfloat16" and matrix.dtype == "bfloat16" and not _few(x):
-            x = x.astype("bfloat16").astype(x.dtype)
-        y = x @ (matrix if matrix.dtype == x.dtype else matrix.astype(x.dtype)).mT
+        kind = "bfloat16" if act is not None and not _few(x) and _pairs(x) else x.dtype
+        if is_packed(w):
+            w = w.decoded(kind)
+        if w.dtype == kind:
+            x = x.astype(kind).astype(x.dtype)
+        y = x @ (w if w.dtype == x.dtype else w.astype(x.dtype)).mT
     return y if bias is None else y + bias
 
 
@@ -85,30 +94,28 @@ GROUP = 32
 
 
 FEW = 8
-"""Rows of activations up to which products of bytes are faster: more are multiplied as the floats that they are rounded to, whose sums need no
-conversion for each group. Few rows by a matrix of floats wait for memory, so that rounding them saves nothing."""
+"""Rows of activations up to which products of bytes are faster: more would need a conversion for each group. Few rows by a matrix of floats wait
+for memory, so that rounding them saves nothing."""
 
 
 def _few(x: Tensor) -> bool:
-    count = prod(x.shape[:-1])
-    return isinstance(count, int) and count <= FEW
+    return most(prod(x.shape[:-1])) <= FEW
 
 
-def _of_bytes(x: Any, w: PackedMatrix) -> Any:
-    """The product with activations of 8 bits. What is whole in it is multiplied as whole numbers, so that a group's products may be added
-    before they are scaled."""
-    n = w.shape[-1]
+def _pairs(x: Tensor) -> bool:
+    """Whether products of bfloat16 are the faster ones."""
+    return x.device == "cpu" and any(row.a is bfloat16 for row in instructions.available(host()))
+
+
+def _of_bytes(x: Any, whole: Any, scales: Any) -> Any:
+    """The product with activations of 8 bits, by the `_parts` of a matrix. What is whole in it is multiplied as whole numbers, so that a group's
+    products may be added before they are scaled."""
+    n = whole.shape[-1]
     groups = x.reshape(*x.shape[:-1], -1, GROUP if n % GROUP == 0 else n)
     step = abs(groups).max(-1) / 127.0
-    q = round_half_even(groups / _last(where(step > 0, step, 1.0))).astype("int8")
-    scale = _spread(step, groups.shape[-1])
-    parts = w._parts()
-    if parts is None or not _few(x):
-        found: Any = (q.astype("float32").reshape(*x.shape) * scale) @ w.decoded().mT
-        return found
-    whole, scales = (p.reshape(*p.shape[:-2], *([1] * (x.ndim > 1)), *p.shape[-2:]) if p.ndim > 2 else p for p in parts)
-    products = (whole * q.astype("int32").reshape(*x.shape[:-1], 1, n)).astype("float32")
-    return (products * (scales * scale.reshape(*x.shape[:-1], 1, n))).sum(-1)
+    q = round_half_even(groups / _last(where(step > 0, step, 1.0))).astype("int8").astype("int32").reshape(*x.shape[:-1], 1, n)
+    whole, scales = (p.reshape(*p.shape[:-2], *([1] * (x.ndim > 1)), *p.shape[-2:]) if p.ndim > 2 else p for p in (whole, scales))
+    return ((whole * q).astype("float32") * (scales * _spread(step, groups.shape[-1]).reshape(*x.shape[:-1], 1, n))).sum(-1)
 
 
 def rows(w: Any, at: Tensor) -> Tensor:

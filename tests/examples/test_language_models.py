@@ -226,6 +226,19 @@ def test_packed_weights_and_small_caches(tmp_path: Path) -> None:
         close(d.feed(IDS[39:]), wanted, tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_keys_and_values_are_written_where_they_lie(dtype: str) -> None:
+    """A copy of what is kept would take all of its memory at once."""
+    kept = language.Kept.empty(2, 512, 64, dtype)
+    before = [x.node.data.address for x in kept]
+    new = [tw.Tensor(np.full((2, 3, 64), n, "float32")) for n in (1, 2)]
+    tw.jit(lambda kept, k, v: kept.write(4, k, v))(kept, *new)
+    assert [x.node.data.address for x in kept] == before
+    for x, n in zip(kept, (1, 2)):
+        values = x.numpy().astype("float32")
+        assert (values[:, 4:7] == n).all() and values.sum() == n * 2 * 3 * 64
+
+
 def test_a_matrix_that_has_no_such_form_is_named() -> None:
     params = llama.init(llama.Config(layers=1, width=48, heads=3, head=16, hidden=64))
     with pytest.raises(tw.UsageError, match=r"the model's embed: .*row of \[256, 48\].* leave --quant out"):
@@ -237,7 +250,7 @@ def test_a_matrix_that_has_no_such_form_is_named() -> None:
 
 @pytest.mark.slow
 def test_activations_of_eight_bits_are_near(tmp_path: Path) -> None:
-    """A prompt in floats that were rounded, and the last token in products of bytes."""
+    """A prompt in floats, rounded or not, and the last token in products of bytes."""
     said = CASES["llama"]
     path = folder(tmp_path / "m", said, "q8_0")
     params, config, _ = generate.loaded(path, llama.config_of, llama.params_of, form="q8_0")
