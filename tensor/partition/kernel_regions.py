@@ -283,15 +283,13 @@ class Regions:
         base = root
         while base.op == "view" and base.arg.bijective and not self.is_stored(base.src[0]):
             base = base.src[0]
-        splits = splits_of(base, self.is_stored) if base.op == "elementwise" and id(root) not in self.heads else ()
+        head, folded = self.heads.get(id(root)), self.plan.absorbed.get(id(root), ())
+        splits = splits_of(base, self.is_stored, head) if base.op == "elementwise" and (head is None or folded) else ()
         if splits:
             self.splits[id(base)] = splits
         axes = split_axes("o", base.shape, splits)
         guest_of = self.plan.guests.get(id(root))
-        if guest_of is None:
-            region = KernelRegion(root, base, axes, self.heads.get(id(root)), self.plan.absorbed.get(id(root), ()))
-        else:
-            region = self._shared(guest_of)
+        region = KernelRegion(root, base, axes, head, folded) if guest_of is None else self._shared(guest_of)
         self.regions[id(root)] = region
         if base is root or base.op == "view":
             self._behind(base, KernelUse(region, {axes}, base.size))

@@ -20,9 +20,9 @@ Splits = tuple[int, ...]
 """For each dimension the extent of its inner part; 0: it stays whole."""
 
 
-def splits_of(base: TensorNode, memory: Callable[[TensorNode], bool]) -> Splits:
+def splits_of(base: TensorNode, memory: Callable[[TensorNode], bool], fold: TensorNode | None = None) -> Splits:
     """The splits of a node's dimensions by which the reductions behind it are read at axes; () for none. `memory`: what has
-    memory of its own."""
+    memory of its own. `fold`: the contraction that the kernel computes in tiles; others are read at any places."""
     own = split_axes("o", base.shape, ())
     found: dict[Node, set[int]] = {}
     stack, seen = [(base, own)], set[tuple[int, Indices]]()
@@ -35,7 +35,7 @@ def splits_of(base: TensorNode, memory: Callable[[TensorNode], bool]) -> Splits:
             stack += [(s, at) for s in n.src]
         elif n.op == "view" and n.arg.mask is None:
             stack.append((n.src[0], n.arg(at)[0]))
-        elif n.op == "reduce" and not is_contraction(n):
+        elif n.op == "reduce" and (n is fold or not is_contraction(n)):
             for a, inner in filter(None, map(_divided, at)):
                 found.setdefault(a, set()).add(inner)
     once = {a: c for a, (c, *more) in found.items() if not more and isinstance(a.arg.extent, int) and a.arg.extent % c == 0}

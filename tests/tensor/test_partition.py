@@ -364,6 +364,15 @@ def test_a_product_that_is_rounded_for_another_is_stored_in_two_bytes():
         assert [str(b.dtype) for c in calls for b in c.kernel.outputs] == [kind, "float32"]
 
 
+def test_attention_that_is_rounded_behind_its_heads_has_no_scores_in_memory():
+    """Heads lie side by side where it is rounded, so that an axis of this kernel goes through heads and their elements."""
+    q, k, v = (array(3, 13, 8) for _ in range(3))
+    y = (softmax(q @ k.mT) @ v).permute(1, 0, 2).reshape(13, 24)
+    made = listed(y.astype("bfloat16"))
+    assert len(made.calls) == 1 and not made.unfolded
+    assert np.abs(f64(y.astype("bfloat16").astype("float32")) - f64(y)).max() < 0.01
+
+
 def test_a_contraction_reads_bytes_that_were_padded_before():
     x, w = Tensor(np.ones((1, 12, 12, 16), np.uint8)), Tensor(np.ones((3, 3, 16, 32), np.int8))
     seen = x.pad([(0, 0), (1, 1), (1, 1), (0, 0)])
