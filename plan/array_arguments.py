@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ctypes import addressof, c_char
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 LINE = 64
 SMALL = 1 << 14
 """Bytes below which it does not matter, and NumPy alone is quicker."""
+
+
+def masked(x: Any) -> bool:
+    """Whether it is one of NumPy's masked arrays. There is none before their module is loaded, which would be new to most programs."""
+    return isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
 PAGE = 4096
@@ -155,7 +161,7 @@ class Binder:
         if len(inputs) != len(self.inputs):
             raise UsageError(f"{self.usage()} takes {len(self.inputs)} input array{'s' * (len(self.inputs) != 1)}, not {len(inputs)}")
         for buffer, a in [*zip(self.inputs, inputs, strict=True), *zip(self.outputs, outs or (), strict=False)]:
-            if not isinstance(a, np.ndarray) or isinstance(a, (np.ma.MaskedArray, np.matrix)):
+            if not isinstance(a, np.ndarray) or isinstance(a, np.matrix) or masked(a):
                 raise UsageError(
                     f"{self.usage()}: {buffer.name} is a {type(a).__name__}; pass a NumPy array, numpy.ascontiguousarray(x, {buffer.dtype.name!r})"
                 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.errors import TilewrightError, UsageError
+from ..plan.array_arguments import masked
 from .graph.captured_numbers import captured, plain
 from .graph.nodes import TensorNode
 from .graph.nodes import leaf as bare_leaf
@@ -37,7 +38,7 @@ def as_array(data: Any) -> Array:
     arrays, whose masks would be lost."""
     import numpy as np
 
-    if isinstance(data, np.ma.MaskedArray):
+    if masked(data):
         raise with_line(UsageError("a masked array, whose mask would be lost: pass x.filled(value), and the mask as a tensor of its own"))
     try:
         array: Array = np.asarray(data)

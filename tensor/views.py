@@ -22,7 +22,7 @@ from typing import Any
 from weakref import ref
 
 from ..ir.errors import OutOfRangeError, UsageError
-from ..plan.array_arguments import address
+from ..plan.array_arguments import address, masked
 from .given_arrays import ViewPlace, enliven, lineage, views_of, written_by_others
 from .graph.nodes import TensorNode
 from .graph.primitives import reshape
@@ -464,7 +464,7 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     elif hasattr(given, "__array_interface__"):
         import numpy as np
 
-        fits = np.can_cast(given.dtype, kind, "same_kind") and not isinstance(given, np.ma.MaskedArray)
+        fits = np.can_cast(given.dtype, kind, "same_kind") and not masked(given)
     else:
         fits = type(given) is bool or (type(given) is int and kind.kind != "b") or (type(given) is complex and kind.kind == "c")
     if not fits or (tensor.known is None and tensor.dtype.foreign):

@@ -52,6 +52,10 @@ def test_help_and_usage_errors_are_light(args: list[str]) -> None:
     assert loaded_by(f"from tilewright.cli import main\nmain({args!r})") == set()
 
 
+def test_a_tensor_of_an_array_loads_no_masked_arrays() -> None:
+    assert "numpy.ma" not in modules_after("import numpy, tilewright\ntilewright.Tensor(numpy.ones(3)) + 1")
+
+
 def test_logging_is_imported_only_where_it_is_asked_for() -> None:
     for code in ("import tilewright", "from tilewright.cli import main\nmain(['--help'])"):
         assert "logging" not in modules_after(code)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...ir.dtypes import bool_
 from ...ir.errors import DTypeError, UsageError
+from ...plan.array_arguments import masked
 from ..graph.promotion import dtype_of
 from ..graph.source_lines import at, user_line
 from ..handle import TensorHandle
@@ -239,7 +240,7 @@ def _tensors(x: Any) -> Any:
 
     if isinstance(x, (np.ndarray, np.generic)):
         array = np.asarray(x)
-        if small(array) and type(x) is not np.ma.MaskedArray and thread.capture is None:
+        if small(array) and not masked(x) and thread.capture is None:
             return TensorHandle.made_as.of_array(array)
         try:
             return TensorHandle.made_as(x) if x.dtype.kind == "c" else TensorHandle.made_as.of(from_numpy(np.asarray(x), dtype_of(x.dtype)))
