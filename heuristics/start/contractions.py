@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 
-from ...ir.buffer import Buffer, loads
+from ...ir.buffer import loads
 from ...ir.kernel import Kernel
-from ...ir.node import Node, axes_of
+from ...ir.node import Node
 from ...opts.access import accesses, strides_of
 from ...opts.analysis.dot_instructions import Fit, fitting
 from ...opts.analysis.structure import Contraction, contractions, extent, shared_axes, stepped
@@ -25,7 +25,7 @@ from ...opts.plans import ONCE
 from ...targets import Target
 from ..machine import DEFAULT
 from ..model.shared_work import is_noted
-from .lanes_along_rows import LanesAlongRows, depth_of, masked, read_bytes, row_lane_guesses, short_window_guesses, window_grid
+from .lanes_along_rows import LanesAlongRows, depth_of, masked, read_bytes, row_lane_guesses, short_window_guesses, slides, window_grid
 from .start_rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
@@ -214,12 +214,7 @@ def row_axes(c: Contraction) -> list[Node | None]:
 
 def _is_image(c: Contraction) -> bool:
     """Whether the tall operand is read under windows, and the wide one is not."""
-
-    def slides(buffer: Buffer) -> bool:
-        found = (axes_of(i) for b, indices, _ in loads(c.nest.expr) if b is buffer for i in indices)
-        return any(not axes.isdisjoint(c.reduce) and not axes.isdisjoint(c.nest.axes) for axes in found)
-
-    return slides(c.tall) and not slides(c.wide) and not (c.wide_value or c.tall_value)
+    return slides(c, c.tall) and not slides(c, c.wide) and not (c.wide_value or c.tall_value)
 
 
 PITCH, ROWS, SPREAD = 4096, 64, 16

@@ -15,7 +15,7 @@ from itertools import product, takewhile, zip_longest
 from ...ir import index as ix
 from ...ir.buffer import Buffer, loads
 from ...ir.kernel import Kernel
-from ...ir.node import Node
+from ...ir.node import Node, axes_of
 from ...opts.access import strides_of
 from ...opts.analysis.dot_instructions import fitting
 from ...opts.analysis.interior import interior
@@ -36,6 +36,8 @@ SUMS, SPARED = 0.75, 0.15
 """The share of the registers for accumulators beside such an axis, and the work that its tile may waste."""
 NEAR_IMAGE = 0.5
 """The share of the second cache that an image may take which is read anew for each block of rows."""
+NEAR_POINTS = 0.8
+"""The share of it that a copy of points may take: it is read once for each block of rows, in order."""
 NEAR_BAND = 0.125
 """The share of it that a band of an image may take which stays near while all lanes pass over it."""
 FAR_WEIGHTS = 2
@@ -44,6 +46,8 @@ STEPS = 64
 """Steps of an axis in a band at most."""
 TILES, BESIDE = 3, 4
 """Register tiles that are asked about, and how many results along another axis they have at most."""
+REPACKED, COPIED = 96, 512
+"""Results of each row for which its weights may be packed anew; rows for which points of an image that is near are copied."""
 BLOCK = 512
 """Terms of a sum between which its accumulators may be stored and loaded."""
 NEAR_SUMS = 4
@@ -111,13 +115,14 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
             if 1 < extent(a) <= UNROLLED and sums + (tile.copies + extent(a) - 1) * tile.amount <= target.registers:
                 out.append(opt("UNROLL", a.arg.name, extent(a)))
         apart = found.free and extent(rows) > amount
+        points = [(*out, *way) for way in _points_by_rows(found, amount, tile, target, threads, c)]
         ways = [(*out, *way) for way in _by_rows(found, amount, target, threads, c)] if apart or not found.free else []
         grid = (
             [(*out, *window_grid(found, tile.vectors * lanes, tile.times, target, threads, c))]
             if found.free and (weights <= most or not ways)
             else []
         )
-        yield [*ways, *grid] if weights > image else [*grid, *ways]
+        yield [*points, *ways, *grid] if weights > image else [*points, *grid, *ways]
 
 
 def _lanes(found: LanesAlongRows, target: Target, c: Contraction) -> list[int]:
@@ -242,7 +247,7 @@ def window_grid(
     share = NEAR_BAND if _bytes(c.tall) <= NEAR_IMAGE * target.l2 else NEAR_IMAGE
     for a, at, length in loops:
         step = times(a)
-        near = takewhile(lambda n: read_bytes(c, {**one, a: n}) <= share * target.l2, range(step, min(length, STEPS * step) + 1, step))  # noqa: B023
+        near = takewhile(lambda n: _copied_bytes(c, {**one, a: n}) <= share * target.l2, range(step, min(length, STEPS * step) + 1, step))  # noqa: B023
         fits = [n for n in near if length % n == 0]
         inside = extent(found.rows) > amount and order.index(a) > order.index(found.rows)
         moved += [opt("MOVE", at, before=found.rows.arg.name)] if inside else []
@@ -251,7 +256,7 @@ def window_grid(
             break
         one[a] = step
     if masked(c) or (moved and _apart(c)):
-        return [*out, *grid, *moved, opt("STAGE", c.wide.name, at=at, order="row")]
+        return [*out, *grid, *moved, _copy(c, at)]
     if not c.plain or read_bytes(c, {}) <= NEAR_IMAGE * target.l2:
         return [*out, *grid, *moved]
     lane = str(c.lane.arg.name)  # what comes from afar is put together once for all lanes, and not in pieces of lines for each of them
@@ -268,37 +273,85 @@ def read_bytes(c: Contraction, taken: Mapping[Node, int]) -> int:
     return size
 
 
+def _copied_bytes(c: Contraction, taken: Mapping[Node, int]) -> int:
+    """Bytes of a copy of what `read_bytes` counts: without those that lie between points."""
+    if not points_apart(c):
+        return read_bytes(c, taken)
+    axes = axes_of(*next(i for b, i, _ in loads(c.nest.expr) if b is c.wide))
+    return c.wide.dtype.size * math.prod(taken.get(a, extent(a)) for a in axes)
+
+
 def _by_rows(found: LanesAlongRows, amount: int, target: Target, threads: int, c: Contraction) -> Iterator[list[Opt]]:
     """Work items over the rows: each worker packs its own rows once, and all of them read the image where it is near, or the channels that are,
     one part of the sum at a time."""
-    rows, name = extent(found.rows), str(found.rows.arg.name)
-    whole = read_bytes(c, {})
+    name, whole = str(found.rows.arg.name), read_bytes(c, {})
     near = whole <= NEAR_IMAGE * target.l2
     if not masked(c):
         if near or not found.free:
             yield [opt("PARALLEL", name), opt("STAGE", c.tall.name, at=name)]
         return
-    # a copy of the image with its borders is for many rows
-    block = -(-rows // (amount * max(2, threads))) * amount
-    cut = [opt("TILE", name, block)] if amount < block < rows else []
+    cut = _blocks_of_rows(found, amount, threads)
     panel, grid = opt("STAGE", c.tall.name, at=f"{name}.t" if cut else name), opt("PARALLEL", name)
     if near or not found.free:
-        yield [*cut, grid, opt("STAGE", c.wide.name, at=name, order="row"), panel]
+        yield [*cut, grid, _copy(c, name), panel]
         return
     first = found.free[0]
     if read_bytes(c, {first: 1}) <= NEAR_IMAGE * target.l2:  # one image at a time is near: no sum is cut
-        yield [*cut, grid, opt("STAGE", c.tall.name, at=name), opt("STAGE", c.wide.name, at=str(first.arg.name), order="row")]
+        yield [*cut, grid, opt("STAGE", c.tall.name, at=name), _copy(c, str(first.arg.name))]
     k = c.reduce[0]
     part = next((n for n in (256, 128, 64, 32, 16) if n < extent(k) and n * whole <= NEAR_BAND * target.l2 * extent(k)), 0)
     if part:
         deep = str(k.arg.name)
         blocks = [opt("TILE", deep, part), opt("MOVE", deep, before=found.free[0].arg.name)]
-        yield [*cut, grid, *blocks, panel, opt("STAGE", c.wide.name, at=deep, order="row")]
+        yield [*cut, grid, *blocks, panel, _copy(c, deep)]
+
+
+def _points_by_rows(
+    found: LanesAlongRows, amount: int, tile: RegisterTile, target: Target, threads: int, c: Contraction
+) -> Iterator[list[Opt]]:
+    """A copy of the points that are read, where it is near, of all images or of those in a register tile. Rows of weights are packed while they
+    are near, however large all of them are: once, or anew for each image."""
+    name, near = str(found.rows.arg.name), NEAR_POINTS * target.l2
+    if not points_apart(c):
+        return
+    if _copied_bytes(c, {}) <= near:
+        cut = _blocks_of_rows(found, amount, threads)
+        if cut and extent(found.rows) >= COPIED:
+            yield [*cut, opt("PARALLEL", name), _copy(c, name), opt("STAGE", c.tall.name, at=f"{name}.t")]
+        return
+    for first in found.free[:1]:
+        step, image = tile.times(first), str(first.arg.name)
+        results = step * math.prod(map(extent, (*found.free[1:], c.lane)))
+        if results >= REPACKED and _copied_bytes(c, {first: step}) <= near and extent(first) >= step * threads:
+            yield [opt("PARALLEL", image), _copy(c, image), opt("STAGE", c.tall.name, at=name)]
+
+
+def _blocks_of_rows(found: LanesAlongRows, amount: int, threads: int) -> list[Opt]:
+    """Rows in as many blocks as there are workers, or two: a copy of the image is for many rows."""
+    rows = extent(found.rows)
+    block = -(-rows // (amount * max(2, threads))) * amount
+    return [opt("TILE", str(found.rows.arg.name), block)] if amount < block < rows else []
 
 
 def masked(c: Contraction) -> bool:
     """Whether the image has borders, beyond which it is 0."""
     return any(mask is not None for b, _, mask in loads(c.nest.expr) if b is c.wide)
+
+
+def slides(c: Contraction, buffer: Buffer) -> bool:
+    """Whether windows of neighbouring results share elements of an operand."""
+    found = (axes_of(i) for b, indices, _ in loads(c.nest.expr) if b is buffer for i in indices)
+    return any(not axes.isdisjoint(c.reduce) and not axes.isdisjoint(c.nest.axes) for axes in found)
+
+
+def points_apart(c: Contraction) -> bool:
+    """Whether results are made of points of the image that lie apart and that no others share, as with strides beyond the window."""
+    return not c.plain and _apart(c) and not slides(c, c.wide)
+
+
+def _copy(c: Contraction, at: str) -> Opt:
+    """The copy of the image: as it lies where windows share elements, in the order in which it is read elsewhere."""
+    return opt("STAGE", c.wide.name, at=at, order="row" if slides(c, c.wide) else "panel")
 
 
 def _apart(c: Contraction) -> bool:

@@ -31,6 +31,8 @@ FORMS: dict[str, tuple[tuple[int, int, int], tuple[int, ...], tuple[int, ...], d
     "2d points": ((1, 130, 48), (7, 7), (1, 1), {}),
     "2d points, stride": ((1, 24, 48), (14, 13), (1, 1), {"stride": 2}),
     "2d points, batch": ((3, 130, 24), (7, 6), (1, 1), {}),
+    "2d points, stride, many rows": ((1, 6, 531), (9, 9), (1, 1), {"stride": 2}),
+    "2d points, stride, batch": ((3, 12, 24), (19, 20), (1, 1), {"stride": 2}),
     "3d": ((1, 6, 20), (4, 5, 9), (3, 1, 3), {"padding": (1, 0, 1)}),
     "2d groups, long window": ((1, 4, 16), (24, 34), (7, 7), {"padding": 3, "groups": 2}),
     "3d groups": ((1, 16, 16), (6, 8, 10), (3, 3, 3), {"padding": 1, "groups": 2}),
@@ -103,15 +105,34 @@ def test_far_images_are_staged_in_bands_and_parts(form: str) -> None:
         check_compiled(kernel, opts, target, threads=2)
 
 
+def points(batch: int, channels: int, rows: int, size: int, stride: int) -> Kernel:
+    """A convolution with windows of one point."""
+    x, w = Tensor(np.zeros((batch, channels, size, size), np.float32)), Tensor(np.zeros((rows, channels, 1, 1), np.float32))
+    made = tw.jit(lambda x, w: nn.conv(x, w, stride=stride), tune="list")
+    made(x, w)
+    return normalise(made.missing()[0])
+
+
 def test_what_strides_skip_is_left_out_of_a_copy() -> None:
-    """The image of a convolution of one step is staged with stride 2, and read where it lies without."""
-    for stride, staged in ((2, True), (1, False)):
-        x, w = Tensor(np.zeros((1, 256, 28 * stride, 28 * stride), np.float32)), Tensor(np.zeros((128, 256, 1, 1), np.float32))
-        made = tw.jit(lambda x, w: nn.conv(x, w, stride=stride), tune="list")  # noqa: B023
-        made(x, w)
-        kernel = normalise(made.missing()[0])
-        found = [o for o in quick_starts(kernel, targets.named("x86-64-v4"), 1) if o]
-        assert any(x.op == "STAGE" and x.on == kernel.inputs[0].name and x.fields["order"] == "row" for x in found[0]) == staged
+    """Points of an image that lie apart are staged in the order in which they are read."""
+    kernel = points(1, 256, 128, 56, 2)
+    first = quick_starts(kernel, targets.named("x86-64-v4"), 1)[0]
+    orders = [x.fields["order"] for x in first if x.op == "STAGE" and x.on == kernel.inputs[0].name]
+    assert orders == ["panel"]
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_weights_of_points_are_packed_while_they_are_near(batch: int) -> None:
+    """However large they are: a few rows at a time beside a copy of the points, which stays near."""
+    kernel = points(batch, 512, 1024, 28, 2)
+    image, weights = (b.name for b in kernel.inputs)
+    rows = str(kernel.stores[0].axes[-3].arg.name)
+    for level in ("x86-64-v3", "x86-64-v4"):
+        target = replace(targets.named(level), l2=1 << 20)
+        places = {x.on: x.fields["at"] for x in quick_starts(kernel, target)[0] if x.op == "STAGE"}
+        assert places == (
+            {image: rows, weights: f"{rows}.t"} if batch == 1 else {image: str(kernel.stores[0].axes[0].arg.name), weights: rows}
+        )
 
 
 def test_channels_of_a_signal_are_read_in_turns() -> None:
