@@ -35,7 +35,7 @@ from ..cache_sets import SetUse, set_use
 from ..machine import DEFAULT, Bandwidth, Caches, Core, MachineModel, machine_of
 from .arithmetic import compute_cycles
 from .gpu.gpu_estimate import estimate_gpu
-from .loads import copy_cycles, jump_cycles
+from .loads import copy_cycles, jump_cycles, turned
 from .loop_bodies import one_body, trips
 from .shared_work import kept_reads, kept_writes, together
 
@@ -347,7 +347,7 @@ class Traffic:
         if plan.order == "panel" and plan.parts and plan.parts[-1][0].kind == "dot":
             per = plan.elements * self.machine.dots.grouped / plan.parts[-1][0].trips
         else:
-            per = plan.elements / lanes * (caches.copied if consecutive else caches.copied_across)
+            per = plan.elements / lanes * (caches.copied if consecutive else caches.turned if turned(plan) else caches.copied_across)
         whole = buffer_bytes(plan.buffer.shape, plan.buffer.dtype.size)
         # (as what is not staged: the first time it comes from memory)
         once = trips(around) * plan.bytes - whole < whole and whole > s.target.l2

@@ -250,13 +250,28 @@ def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part], machine: 
     pitches = _pitches(shape)
 
     def step(p: Part) -> int:
-        return abs(sum(ix.parts(i)[0].get(p.var, 0) * st for i, st in zip(plan.index, pitches, strict=True))) * size
+        return _step(plan, pitches, p) * size
 
     panel = plan.order == "panel"
     inside = sorted((step(p), p.trips) for p, _ in plan.parts) if panel else sorted((pitches[d] * size, n) for d, _, n, _ in plan.box)
     costs = machine.jumps
     found, _ = jumps(size, [*inside, *((step(p), p.trips) for p in reversed(around))], machine)
     return found * (away * costs.copied + (1.0 - away) * costs.shared if is_far(s.target, shape, size) else costs.near)
+
+
+def turned(plan: StagePlan) -> bool:
+    """Whether a panel whose consecutive elements lie apart in memory is filled by vectors along another part of it, which are transposed in
+    registers (`lower.staged.panels.fill_across`)."""
+    if not plan.parts:
+        return False
+    pitches, (last, _) = _pitches(plan.buffer.shape), plan.parts[-1]
+    wide = plan.dtype.size >= 4 and last.kind == "upcast" and not last.clip and last.trips % 4 == 0
+    return wide and any(_step(plan, pitches, p) == 1 and p.trips % 4 == 0 and not p.clip for p, _ in plan.parts if p is not last)
+
+
+def _step(plan: StagePlan, pitches: Sequence[int], p: Part) -> int:
+    """Elements of the buffer between iterations of a part of a staged tile."""
+    return abs(sum(ix.parts(i)[0].get(p.var, 0) * st for i, st in zip(plan.index, pitches, strict=True)))
 
 
 def jumps(size: int, levels: Iterable[tuple[int, int]], machine: MachineModel = DEFAULT) -> tuple[float, bool]:
