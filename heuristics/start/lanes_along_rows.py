@@ -114,6 +114,10 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
         for a in c.reduce[-1:]:
             if 1 < extent(a) <= UNROLLED and sums + (tile.copies + extent(a) - 1) * tile.amount <= target.registers:
                 out.append(opt("UNROLL", a.arg.name, extent(a)))
+        # a short step of few registers: two channels of what is copied in turns, so that the loop around them costs less
+        short = tile.vectors > 1 and target.registers < DEFAULT.core.large_file and all(o.op != "UNROLL" for o in out)
+        if short and extent(c.reduce[0]) % 2 == 0 and (masked(c) or points_apart(c)):
+            out.append(opt("UNROLL", c.reduce[0].arg.name, 2))
         apart = found.free and extent(rows) > amount
         points = [(*out, *way) for way in _points_by_rows(found, amount, tile, target, threads, c)]
         ways = [(*out, *way) for way in _by_rows(found, amount, target, threads, c)] if apart or not found.free else []
