@@ -347,7 +347,8 @@ class Traffic:
         if plan.order == "panel" and plan.parts and plan.parts[-1][0].kind == "dot":
             per = plan.elements * self.machine.dots.grouped / plan.parts[-1][0].trips
         else:
-            per = plan.elements / lanes * (caches.copied if consecutive else caches.turned if turned(plan) else caches.copied_across)
+            across = caches.turned if turned(plan, self.machine.core.transposed_block) else caches.copied_across
+            per = plan.elements / lanes * (caches.copied if consecutive else across)
         whole = buffer_bytes(plan.buffer.shape, plan.buffer.dtype.size)
         # (as what is not staged: the first time it comes from memory)
         once = trips(around) * plan.bytes - whole < whole and whole > s.target.l2

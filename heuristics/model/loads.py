@@ -9,6 +9,7 @@ from math import gcd, prod
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
+from ...ir.dtypes import float32
 from ...ir.node import FUNCTIONS, PAIRED, Node, axes_of, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
@@ -259,14 +260,14 @@ def copy_cycles(s: Scheduled, plan: StagePlan, around: Sequence[Part], machine: 
     return found * (away * costs.copied + (1.0 - away) * costs.shared if is_far(s.target, shape, size) else costs.near)
 
 
-def turned(plan: StagePlan) -> bool:
+def turned(plan: StagePlan, block: int) -> bool:
     """Whether a panel whose consecutive elements lie apart in memory is filled by vectors along another part of it, which are transposed in
-    registers (`lower.staged.panels.fill_across`)."""
+    registers (`lower.staged.panels.fill_across`); `block`: elements of the shortest."""
     if not plan.parts:
         return False
     pitches, (last, _) = _pitches(plan.buffer.shape), plan.parts[-1]
-    wide = plan.dtype.size >= 4 and last.kind == "upcast" and not last.clip and last.trips % 4 == 0
-    return wide and any(_step(plan, pitches, p) == 1 and p.trips % 4 == 0 and not p.clip for p, _ in plan.parts if p is not last)
+    wide = plan.dtype.size >= float32.size and last.kind == "upcast" and not last.clip and last.trips % block == 0
+    return wide and any(_step(plan, pitches, p) == 1 and p.trips % block == 0 and not p.clip for p, _ in plan.parts if p is not last)
 
 
 def _step(plan: StagePlan, pitches: Sequence[int], p: Part) -> int:
