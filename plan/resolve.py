@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..cache.file_check import CacheWarning
 from ..cache.keys import DEFAULT_POLICY, Key
+from ..cache.layers import SHIPPED_RUN
 from ..cache.objective_types import FRONTS, OBJECTIVES, TIME, fronts_with
 from ..cache.ranking import Standing, scratch_of, undominated, value_of
 from ..cache.version import start_version, tool_version
@@ -79,6 +80,8 @@ NEIGHBOURS = 8
 """Cached neighbours that are tried."""
 OWN = 8
 """Schedules measured for this very key that are tried."""
+OVERTAKEN = 1.25
+"""What ships is left where the model expects today's start schedule to be so many times as fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ def resolve(
     start_of = _StartSchedule(kernel, device, key, store, excluded, start)
     rows = cache.answers(key) if own_only else rows_for(cache, key, scratch_limit)
     found = _measured(kernel, device, key, rows, cache, store, excluded)
+    found = None if found is not None and _overtaken(found, start_of) else found
     if exact_only and (found is None or found.origin != "exact"):
         why = "it was measured with code that has changed since" if found else "nothing that was verified is cached for it"
         raise CacheMiss(
@@ -177,6 +181,15 @@ def _measured(
             return replace(plan, standing=cache.standing(row))
         stale = stale or plan
     return stale
+
+
+def _overtaken(found: Plan, start: _StartSchedule) -> bool:
+    """Whether a schedule ships that was proved against the start schedule of another version, and the model takes today's to be clearly faster."""
+    row = found.row
+    if row is None or row.run_id != SHIPPED_RUN or row.tool_version == tool_version():
+        return False
+    now, ships = (_estimate(start.kernel, opts, start.device, start.key) for opts in (start.plan().opts, found.opts))
+    return OVERTAKEN * now < ships
 
 
 def _wrong(start: _StartSchedule, cache: Cache) -> list[tuple[Opt, ...]]:

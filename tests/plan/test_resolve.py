@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tilewright import named_kernels
 from tilewright.cache import Cache, CacheWarning, bundles
-from tilewright.cache.layers import Layers, Shipped
+from tilewright.cache.layers import SHIPPED_RUN, Layers, Shipped
 from tilewright.devices import Device
 from tilewright.heuristics import quick_starts, starts
 from tilewright.ir.errors import CacheMiss
@@ -228,3 +228,16 @@ def test_what_ships_for_another_processor_where_the_model_agrees(
         assert (plan.origin, dumps(plan.opts), plan.row.target) == ("nearest", TUNED, other)
         rank(monkeypatch, start, TUNED)
         assert resolve(matmul, cpu, 1, c).origin == "start"
+
+
+@pytest.mark.parametrize(
+    "seconds, version, origin", [(1.5, "", "start"), (1.1, "", "exact"), (1.5, None, "exact")], ids=["clearly behind", "near", "of today"]
+)
+def test_what_ships_is_left_where_a_newer_start_schedule_is_clearly_ahead(
+    matmul: Kernel, cpu: Device, tmp_path: Path, measured, monkeypatch: pytest.MonkeyPatch, seconds: float, version: str | None, origin: str
+) -> None:
+    row = measured(matmul, TUNED, run_id=SHIPPED_RUN)
+    bundles.write([row if version is None else replace(row, tool_version=version)], tmp_path / "kind.jsonl")
+    monkeypatch.setattr(MODULE, "_estimate", lambda kernel, opts, device, key: seconds if dumps(opts) == TUNED else 1.0)
+    with Cache(Layers(str(tmp_path / "cache.db"), (Shipped(tmp_path),))) as c:
+        assert resolve(matmul, cpu, 1, c).origin == origin
