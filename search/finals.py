@@ -70,7 +70,7 @@ TIE = 1.02
 ALIKE = 1.01
 """A finalist is told from the fastest where it is surely slower by more than this: addresses of code and operands, which the next process has
 elsewhere, make as much."""
-RACE_S, RACERS, NEAR, LEAST_ROUNDS = 3.0, 14, 1.6, 5
+RACE_S, RACERS, NEAR, LEAST_ROUNDS = 3.0, 14, 2.0, 5
 """Seconds that a race may take, who enters it at most, how far behind the fastest by the measurement before, and rounds that there must be time for."""
 RACING = 0.6
 """Share of the seconds that are left for a race: duels and the second check come after it."""
