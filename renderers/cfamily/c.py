@@ -61,10 +61,11 @@ def _widths(phase: Phase, target: Target) -> dict[int, int]:
                     joined[find(v.id)] = find(last.setdefault(v.lanes, v).id)
                     if isinstance(s, Instr) and s.op == "dot":
                         whole.add(v.id)
+    kept = {find(v) for v in whole}
     for v in vectors.values():
         if v.dtype is not bool_:
-            sizes.setdefault(find(v.id), set()).add(4 if v.dtype is index or v.dtype.narrow else v.dtype.size)
-    kept = {find(v) for v in whole}
+            wide = v.dtype is index or (v.dtype.narrow and find(v.id) not in kept)
+            sizes.setdefault(find(v.id), set()).add(4 if wide else v.dtype.size)
     largest = {v: (min if v in kept else max)(some) for v, some in sizes.items()}
     return {v: max(1, target.vector_bytes // largest.get(find(v), 4)) for v in vectors}
 

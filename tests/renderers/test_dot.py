@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -126,6 +127,13 @@ def test_c_builds_for_machines_that_are_not_here(row: Instruction) -> None:
     except DeviceError as e:
         pytest.skip(str(e))
     assert len(cc.compile_c(text, target, compiler)) > 500
+
+
+@rows
+def test_c_takes_operands_whole(row: Instruction) -> None:
+    """No operand is cut into pieces, whatever the size of its elements."""
+    text = render(one_dot(row), replace(targets.named(TARGET[row.flag]), lang="c")).text
+    assert not re.search(r"\bv\d+_\d+ = ", text)
 
 
 @rows
