@@ -422,6 +422,8 @@ def _ask_phases(choice: _Choice) -> bool:
             return None if opts is None else choice.ask((*first, *opts))
 
         ask_contractions(Trials(new, f.target, f.threads), c, ask)
+    if choice.found:  # (rows against rows compute an operand where they read it)
+        choice.ask_all(islice(ROWS_AGAINST_ROWS.guesses(f), len(WIDE)))
     return bool(choice.found)
 
 

@@ -38,6 +38,19 @@ def test_weights_that_are_unpacked_have_lanes_along_the_sum(level: str, m: int) 
     assert copies["k"] == target.lanes(float32) and copies["m"] * copies["n"] >= 6
 
 
+@pytest.mark.parametrize("level", LEVELS[1:])
+def test_the_quick_choice_asks_about_rows_of_scaled_bytes(level: str) -> None:
+    """Their panels, which are computed with lanes down the rows, take ten times as long."""
+    kb, target = KernelBuilder("scaled"), targets.named(level)
+    i, j, l = kb.axis("m", 9), kb.axis("n", 256), kb.axis("k", 384)
+    x, w = kb.input("x", (9, 384), float32), kb.input("w", (256, 384), uint8)
+    scale = kb.input("scale", (256,), float32, range=(0.0, 0.1))
+    product = x[i, l] * ((cast(w[j, l], float32) - 8) * scale[j])
+    kb.store("y", float32, (9, 256), (i, j), kb.sum("s", (i, j), l, product)[i, j])
+    first = quick_starts(kb.build(), target, 1)[0]
+    assert [o.arg for o in first if o.op == "UPCAST" and o.on == "k"] == [target.lanes(float32)]
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_few_rows_against_rows_are_not_packed(level: str) -> None:
     target = targets.named(level)
