@@ -44,8 +44,8 @@ def test_the_quick_choice_asks_about_rows_of_scaled_bytes(level: str) -> None:
     kb, target = KernelBuilder("scaled"), targets.named(level)
     i, j, l = kb.axis("m", 9), kb.axis("n", 256), kb.axis("k", 384)
     x, w = kb.input("x", (9, 384), float32), kb.input("w", (256, 384), uint8)
-    scale = kb.input("scale", (256,), float32, range=(0.0, 0.1))
-    product = x[i, l] * ((cast(w[j, l], float32) - 8) * scale[j])
+    scale = kb.input("scale", (256, 6), float32)
+    product = x[i, l] * ((cast(w[j, l], float32) - 8) * scale[j, l // 64])
     kb.store("y", float32, (9, 256), (i, j), kb.sum("s", (i, j), l, product)[i, j])
     first = quick_starts(kb.build(), target, 1)[0]
     assert [o.arg for o in first if o.op == "UPCAST" and o.on == "k"] == [target.lanes(float32)]
