@@ -7,6 +7,7 @@ import itertools
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -26,11 +27,12 @@ from .decompositions import decompositions, resizing
 from .graph import CompiledGraph, GraphProgram, compile_graph, left_to_pytorch, runner, show_views
 from .layout import has_symbols
 from .sizes import GraphSizes, NoSymbol, SizeReader
-from .training_calls import short_calls
 
 OPTIONS = ("threads", "tune", "cache", "budget", "check", "numerics")
 
 
+SHORT = "2.13."
+"""Releases of PyTorch whose AOTAutograd `training_calls` was written beside; others call training graphs their way."""
 GRAPHS: list[CompiledGraph] = []
 """All graphs of this process, in the order in which they were compiled."""
 _names = itertools.count(1)
@@ -57,11 +59,19 @@ def backend(module: fx.GraphModule, example_inputs: Sequence[Any], **how: Any) -
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    with resizing(), short_calls():
+    with resizing(), _short_calls():
         made: Callable[..., Any] = compile_functional(module, example_inputs)
     context = TracingContext.try_get()
     changes = context is None or context.fw_metadata is None or any(i.mutates_data for i in context.fw_metadata.input_info)
     return unless_overlapping(module, made, example_inputs) if changes else made
+
+
+def _short_calls() -> AbstractContextManager[None]:
+    if not torch.__version__.startswith(SHORT):
+        return nullcontext()
+    from .training_calls import short_calls
+
+    return short_calls()
 
 
 def unless_overlapping(module: fx.GraphModule, made: Callable[..., Any], example_inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -14,16 +14,13 @@ from torch._functorch._aot_autograd import runtime_wrappers
 from torch.autograd.graph import increment_version
 
 _USUAL = "_create_runtime_wrapper"
-"""AOTAutograd's function that wraps what it compiled; PyTorch may have none of this name."""
+"""AOTAutograd's function that wraps what it compiled."""
 
 
 @contextmanager
 def short_calls() -> Iterator[None]:
     """Within, functions that AOTAutograd makes of a training graph take the short way through forward and backward where there is one."""
-    usual = getattr(runtime_wrappers, _USUAL, None)
-    if usual is None:
-        yield
-        return
+    usual = getattr(runtime_wrappers, _USUAL)
 
     def create(compiled: Callable[..., Any], **how: Any) -> Callable[..., Any]:
         function: Any = getattr(compiled, "__self__", None)

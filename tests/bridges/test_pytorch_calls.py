@@ -118,3 +118,16 @@ def test_autocast_and_a_backward_pass_within_a_compiled_function(arguments: list
         arguments[0].grad = None
         doubled = found(*arguments)
     torch.testing.assert_close(doubled, 2 * torch.autograd.grad(gate(*arguments).sum(), arguments[0])[0])
+
+
+def test_other_releases_of_pytorch_call_training_graphs_their_way(arguments: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: Any) -> Any:
+        raise AssertionError("the short way, of a release that nobody looked at")
+
+    monkeypatch.setattr(training_calls, "_short", short)
+    with pytest.raises(Exception, match="nobody looked at"):
+        compiled(gate, arguments)
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch, "__version__", "2.15.0")
+    found = compiled(gate, arguments)
+    torch.testing.assert_close(found(*arguments), gate(*arguments))
