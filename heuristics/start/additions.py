@@ -50,7 +50,8 @@ JOINED = 4
 
 
 def joined_places(trials: Trials, found: Iterable[Opts]) -> Iterator[Opts]:
-    """Schedules, after those like the first few of them in which places join their extremes, where the model thinks that quicker."""
+    """Schedules, and those like the first few of them in which places join their extremes, where the model thinks that quicker: before all
+    where they are quicker than the first one, after the first few elsewhere."""
     joins = places(trials.kernel, trials.target)
     rest = iter(found)
     head = list(islice(rest, JOINED)) if joins else []
@@ -64,8 +65,12 @@ def joined_places(trials: Trials, found: Iterable[Opts]) -> Iterator[Opts]:
         alone = trials.legal(opts)
         if best is not None and (alone is None or times[best] < trials.seconds(alone)):
             quicker[best] = times[best]
-    yield from sorted(quicker, key=quicker.__getitem__)
+    ranked = sorted(quicker, key=quicker.__getitem__)
+    first = next((o for o in head[:1] if trials.is_legal(o)), None)
+    before = [o for o in ranked if first is None or quicker[o] < trials.seconds(first)]
+    yield from before
     yield from head
+    yield from ranked[len(before) :]
     yield from rest
 
 
