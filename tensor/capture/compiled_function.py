@@ -69,6 +69,7 @@ class CompiledFunction:
         self._symbols = [sym(*s) for s in self.graph.symbols]
         self._apart: tuple[Any, list[int]] = (None, [])
         self._varying = any(symbolic(n.shape) for n in self.graph.slots)
+        self._read = {id(t): r for r in self.graph.read if (t := r()) is not None}
         self._returned = {s.place for s in results if s.kind == "out"}
         self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
 
@@ -201,7 +202,8 @@ class CompiledFunction:
 
     def _reads(self, t: Tensor) -> bool:
         """Whether a tensor is one that was read from outside."""
-        return any(r() is t for r in self.graph.read)
+        found = self._read.get(id(t))
+        return found is not None and found() is t
 
     def _refuse_shared(self, t: Tensor, how: str, line: Line) -> None:
         what = f"{self.name} updates a tensor {t.dtype}{list(t.shape)} {how}"
