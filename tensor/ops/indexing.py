@@ -366,8 +366,8 @@ ROWS, SPARSE = 16, 8
 
 
 def _rows(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorNode | None:
-    """A few places of a large array, as those of a batch in what is kept for attention, one after the other: each write in place touches its own
-    alone. None for others."""
+    """A few places of a large array, as those of a batch in what is kept for attention, one after the other: a test for each, and no map of who
+    wrote what of the whole array. None for others."""
     shapes = {i.shape for _, i in key.loaded} - {()}
     shape = indexed(x, key).shape
     count = next(iter(shapes))[0] if len(shapes) == 1 else 0
