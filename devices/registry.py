@@ -101,8 +101,8 @@ def _factory(name: str) -> Callable[[], Any]:
         return functools.partial(made, which)
     if is_path(name):  # (which 'cpu:c' is not)
         return _imported(name, name)
-    near = difflib.get_close_matches(name, names(), 1, 0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = ["cuda", "opencl"] if family.lower() == "gpu" else difflib.get_close_matches(name, names(), 1, 0.4)  # ('gpu' looks like 'cpu')
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     raise DeviceError(
         f"unknown device {name!r}: {hint}use one of {', '.join(names())}, module:factory or file.py:factory; "
         f"a plug-in package is found once it is installed (entry point group {GROUP!r})"

@@ -382,7 +382,7 @@ class KernelBuilder:
             if "cast one of them" not in str(e):
                 raise
             raise KernelError(f"{e} (the state of {what} is {', '.join(dict.fromkeys(map(str, types)))}, as dtype= says)") from None
-        new = [given.expression(f"the step of {what}", m) for m in ((made,) if isinstance(made, Node) else made)]
+        new = [given.expression(f"the step of {what}", m) for m in (made if isinstance(made, (tuple, list)) else (made,))]
         if len(new) != len(types):
             raise KernelError(f"{what}: the step gives {len(new)} parts of a state of {len(types)}")
         new = [given.of_type(f"part {k} of the step of {what}", m, t) for k, (m, t) in enumerate(zip(new, types, strict=True))]

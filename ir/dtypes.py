@@ -330,6 +330,11 @@ def dtype(name: Any) -> DType:
     return found
 
 
+def is_dtype(name: str) -> bool:
+    """Whether an element type is called so."""
+    return name in _ALL or name in _ALIASES or name in _COMPLEX
+
+
 def _numpys_class() -> Any:
     """`np.dtype`, where somebody has NumPy."""
     numpy = sys.modules.get("numpy")

@@ -11,9 +11,10 @@ from math import prod, trunc
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..devices.once import process_lock
-from ..ir.dtypes import DType, DTypeLike
+from ..ir.dtypes import DType, DTypeLike, is_dtype
 from ..ir.errors import UsageError
 from .frontends.exchange import exported
+from .frontends.habits import Elements
 from .given_arrays import give, held, read_anew, shared, written_by_others
 from .gradients.reverse import TRACKED, gradients, has_gradient, tracked_behind, with_gradients
 from .graph.index_maps import Shape
@@ -158,8 +159,8 @@ class TensorHandle:
     @property
     def size(self) -> int:
         """Elements."""
-        known = self.known
-        return prod(self.shape) if known is None else known.size
+        count = prod(self.shape)
+        return Elements(count) if type(count) is int else count  # (a symbol is no int)
 
     @property
     def nbytes(self) -> int:
@@ -427,7 +428,7 @@ class TensorHandle:
             raise UsageError("to_device: streams are unknown here; pass stream=None")
         if device == self.device:
             return self
-        if not isinstance(device, str):
+        if not isinstance(device, str) or is_dtype(device):
             raise UsageError(f"to({device!r}): give a device's name; astype(dtype) is the way to another type{at(user_line())}")
         if self.node.data is None:
             self.realise()

@@ -42,7 +42,7 @@ def as_array(data: Any) -> Array:
         raise with_line(UsageError("a masked array, whose mask would be lost: pass x.filled(value), and the mask as a tensor of its own"))
     try:
         array: Array = np.asarray(data)
-    except (ValueError, TypeError) as e:
+    except (ValueError, TypeError, RuntimeError) as e:  # (PyTorch's of a tensor that has a gradient)
         raise with_line(UsageError(f"a {type(data).__name__} that is no array of numbers: {e}")) from e
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
@@ -87,6 +87,12 @@ def shares(x: Any) -> bool:
         return memoryview(x).nbytes >= 0
     except TypeError:
         return False
+
+
+def of_others(x: Any) -> bool:
+    """Whether what is no tensor becomes an array where NumPy asks for one: a tensor of PyTorch's, a data frame."""
+    kind = type(x)
+    return (hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")) and not (isinstance(x, type) or captured(x))
 
 
 def gpu_of(x: Any) -> str:

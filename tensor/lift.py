@@ -20,7 +20,7 @@ from .graph.primitives import rounded
 from .graph.source_lines import at, user_line, with_line
 from .graph.symbolic_sizes import SymbolicSize, symbolic
 from .handle import TensorHandle
-from .leaves import as_array, from_numpy, leaf, no_matrix
+from .leaves import as_array, from_numpy, leaf, no_matrix, of_others
 from .ops.complex_numbers import ComplexParts, apart, complex_rule, is_complex, memory_of
 from .ops.elementwise import multiply
 from .running.assignment import lock_of
@@ -198,6 +198,10 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
             if sizes and isinstance(e, AttributeError):  # (as of PyTorch's layer_norm(x, shape))
                 wrong = TypeError(f"{function.__name__}() got {sizes[0]} for an array")
                 raise argument(wrong, function.__name__, found.signature) from e
+            foreign = next((a for a, array in zip(args, takes) if array and not isinstance(a, TensorHandle) and of_others(a)), None)
+            if foreign is not None and not _is_array(foreign):
+                what = f"{type(foreign).__module__.partition('.')[0]}.{type(foreign).__name__}"
+                raise TypeError(f"{function.__name__}() of a {what}: give tilewright.xp.asarray(it){at(user_line())}") from e
             if not any(isinstance(a, str) for a in args):
                 raise
             raise TypeError(f"{function.__name__} of text, which is no number{at(user_line())}") from e

@@ -147,8 +147,8 @@ class Bindings:
 
 def bindings_of(function: Callable[..., Any], name: str, statics: Sequence[Any], closures: Sequence[BufferCell]) -> Bindings | None:
     """The names behind the tensors from outside that a capture read, in globals, closures, containers and attributes, and behind numbers in
-    globals and closures; None where there are none. `statics`: arguments that are no tensors, such as the object of a method."""
-    search = _NameSearch({id(c) for c in closures})
+    globals, closures and attributes of objects that it names; None where there are none. `statics`: arguments that are no tensors, such as the object of a method."""
+    search = _NameSearch({id(c) for c in closures}, _attributes(function))
     search.function(function, 0)
     for s in statics:
         search.value(s, type(s).__name__, None, None, 0)
@@ -156,8 +156,8 @@ def bindings_of(function: Callable[..., Any], name: str, statics: Sequence[Any],
 
 
 class _NameSearch:
-    def __init__(self, wanted: set[int]) -> None:
-        self.wanted = wanted
+    def __init__(self, wanted: set[int], attributes: set[str]) -> None:
+        self.wanted, self.attributes = wanted, attributes
         self.items: list[tuple[Any, Any, Any, str]] = []
         self.cells: list[tuple[types.CellType, Any, str]] = []
         self.seen: dict[int, Any] = {}
@@ -187,6 +187,8 @@ class _NameSearch:
             self.function(x, depth + 1)
         elif isinstance(getattr(x, "__dict__", None), dict) and not isinstance(x, types.ModuleType):
             for k, v in list(vars(x).items()):
+                if type(v) in NUMBERS and k in self.attributes and depth <= 1:
+                    self.items.append((vars(x), k, v, f"{text}.{k}"))
                 self.value(v, f"{text}.{k}", vars(x), k, depth + 1)
 
     def function(self, f: Any, depth: int) -> None:
@@ -223,6 +225,13 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
             yield from _names(c)
+
+
+def _attributes(f: Any) -> set[str]:
+    """The attributes that a function reads, by name."""
+    f = getattr(f, "func", f)  # (functools.partial)
+    f = getattr(f, "__func__", getattr(f, "__wrapped__", f))
+    return {i.argval for i in get_instructions(f.__code__) if i.opname in ("LOAD_ATTR", "LOAD_METHOD")} if hasattr(f, "__code__") else set()
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -10,7 +10,7 @@ from ...ir.errors import UsageError
 from ...ir.node import Node
 from ..graph.index_maps import Shape
 from ..graph.source_lines import at, user_line
-from ..leaves import array_class, gpu_of, lent
+from ..leaves import array_class, gpu_of, lent, of_others
 from ..running.buffers import TensorBuffer
 from ..tensor import Tensor
 from ..trees import Structure, unflatten
@@ -75,8 +75,9 @@ class Arguments:
 
 
 def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arguments:
-    """Read a call's arguments. Lazy tensors are computed now. NumPy arrays, of subclasses too, and memoryviews become tensors on
-    their memory. Raises UsageError for masked arrays."""
+    """Read a call's arguments. Lazy tensors are computed now. NumPy arrays, of subclasses too, memoryviews, and what other libraries' objects
+    give as an array (PyTorch's tensors, data frames) become tensors, on their memory where it is row-major. Raises UsageError for masked arrays,
+    for arrays of other things than numbers, and for sets and bytearrays, which may change and would not be looked at again."""
     tensors: list[Tensor] = []
     numbers: list[int | float] = []
     kinds: list[Any] = []
@@ -85,6 +86,8 @@ def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arg
             x = Tensor(x, device=device or "cpu")
         elif not isinstance(x, Tensor) and (gpu := gpu_of(x)):
             x = Tensor.of(lent(x, device or gpu), device or gpu)
+        elif not isinstance(x, Tensor) and of_others(x):
+            x = Tensor(x, device=device or "cpu")
         if isinstance(x, Tensor):
             tensors.append(x)
             kinds.append(memory(x).kind)
@@ -92,8 +95,18 @@ def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arg
             numbers.append(x)
             kinds.append(type(x))
         else:
+            _refuse(x)
             kinds.append(Static(x))
     return Arguments(CallLayout(structure, tuple(kinds)), tensors, [memory(t) for t in tensors], tuple(numbers))
+
+
+def _refuse(x: Any) -> None:
+    """Raise UsageError for what would stay as it was at the first call."""
+    if isinstance(x, (set, bytearray)):
+        frozen = "frozenset" if isinstance(x, set) else "bytes"
+        raise UsageError(f"a {type(x).__name__} as an argument may change between calls: pass a {frozen} of it{at(user_line())}")
+    if type(x).__module__.startswith("scipy.sparse"):
+        raise UsageError(f"a {type(x).__name__} of SciPy as an argument: pass tilewright.sparse.CSR(A){at(user_line())}")
 
 
 def memory(x: Tensor) -> TensorBuffer:

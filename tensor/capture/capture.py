@@ -12,7 +12,6 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
-from ..frontends.habits import size_called
 from ..given_arrays import lineage, through
 from ..graph import primitives as P
 from ..graph.captured_numbers import NumberTape, captured, number_at
@@ -82,12 +81,7 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
     placeholders = [Tensor.of(n, device) for n in slots]
     args, kwargs = given.layout.rebuilt(placeholders, numbers)
     with capturing(name) as made, collecting() as effects:
-        try:
-            result = function(*args, **kwargs)
-        except TypeError as e:
-            if (said := size_called(e)) is not None:
-                raise said from None
-            raise
+        result = function(*args, **kwargs)
         leaves, structure = flatten(result)
         if any(isinstance(x, Kernel) for x in leaves):
             raise UsageError(f"{name} returns a kernel: @tilewright.operation makes a function of tensors of it, and jit compiles those")

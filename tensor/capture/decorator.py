@@ -25,8 +25,8 @@ def jit(function: Callable[..., Any] | None = None, **options: Unpack[JitSetting
     of lists, tuples and dicts. Numbers are constants of the kernels until a call brings other ones; then they become
     parameters, which keeps one program for all values, unless the function needs their values (as a size, say). Where it
     branches on a parameter, or a check depends on it, there is a program for each way.
-    All else that is no tensor is static: other values are captured anew. Tensors that it finds outside are read at every
-    call; numbers there stay what they were, and a warning says where one changed. `t.assign(...)` and in-place operators update tensors, arguments or from outside, at every call, in their own memory
+    What another library gives as an array is a tensor. All else is static: other values are captured anew. Tensors that it finds outside are read
+    at every call; numbers there, and in objects, stay what they were, and a warning says where one changed. `t.assign(...)` and in-place operators update tensors, arguments or from outside, at every call, in their own memory
     where all reads allow that.
 
     `tune`: 'use' takes schedules from the cache, of the same kernel or a similar one, and else by rule; 'require' raises

@@ -15,7 +15,7 @@ from ...ir.errors import UsageError
 from ...ir.node import Node, walk
 from ..graph.symbolic_sizes import SymbolicSize
 from ..handle import TensorHandle
-from ..leaves import array_class, gpu_of
+from ..leaves import array_class, gpu_of, of_others
 from ..tensor import Tensor
 from ..trees import CONTAINERS, Structure
 from .call_arguments import Static
@@ -54,7 +54,7 @@ def _class(x: Any) -> str | None:
         return "array"
     if type(x) in (int, float):
         return "number"
-    others = hasattr(x, "__array_interface__") or hasattr(type(x), "__dlpack_device__") or gpu_of(x)
+    others = of_others(x) or hasattr(type(x), "__dlpack_device__") or gpu_of(x)
     return None if isinstance(x, memoryview) or others else "static"
 
 

@@ -6,7 +6,6 @@ pairs of real nodes instead (`ops.complex_numbers`); the parts that a tensor was
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -86,11 +85,6 @@ class ComplexTensor(Tensor):
     def ndim(self) -> int:
         """Dimensions."""
         return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        return prod(self.shape)
 
     def _values(self) -> Array:
         return as_complex(self._memory())

@@ -257,8 +257,13 @@ def elsewhere(name: str, *tables: Mapping[str, str]) -> str | None:
 
 
 def _called(here: str) -> str:
-    """A function's name with what it is called with."""
-    return f"{here}(x)" if here.replace(".", "").replace("_", "").isalnum() and not here.startswith("x.") else here
+    """A function's name with what it is called with; a name of tensors' as it is asked for."""
+    if not here.replace(".", "").replace("_", "").isalnum() or here.startswith("x."):
+        return here
+    tensors = import_module(f"{__name__.split('.tensor.')[0]}.tensor").Tensor
+    if hasattr(tensors, here):
+        return f"x.{here}(...)" if callable(getattr(tensors, here)) else f"x.{here}"
+    return f"{here}(x)"
 
 
 def answered(function: F) -> F:
@@ -282,18 +287,11 @@ def answered(function: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def size_called(error: TypeError) -> TypeError | None:
-    """The error where a captured function called x.size, which is PyTorch's way to ask for a shape; None for another error."""
-    from linecache import getline
-    from traceback import walk_tb
+class Elements(int):
+    """How many elements a tensor has. Called, as PyTorch asks for a shape, it says what is here."""
 
-    if str(error) == "'int' object is not callable":
-        frame, line = list(walk_tb(error.__traceback__))[-1]
-        if ".size(" in getline(frame.f_code.co_filename, line):
-            return TypeError(
-                f"x.size is a number, of elements: what others call x.size() is x.shape here{at((frame.f_code.co_filename, line))}"
-            )
-    return None
+    def __call__(self, *dimension: int) -> int:
+        raise TypeError(f"x.size is a number, of elements: what others call x.size() is x.shape here{at(user_line())}")
 
 
 def no_network(name: str) -> AttributeError:

@@ -32,7 +32,8 @@ from ..ops.einsum import einsum
 from ..running.buffers import small
 from ..running.current_capture import thread
 from ..running.observers import WATCH, timed
-from .habits import FUNCTIONS as IN_GRAPHS
+from .habits import DECOMPOSITIONS, elsewhere
+from .habits import FUNCTIONS as FUNCTIONS_OF_OTHERS
 from .moved import VIEWS, ravel
 
 Arguments = Mapping[str, Any]
@@ -128,7 +129,8 @@ def array_ufunc(ufunc: Any, method: str, args: tuple[Any, ...], kwargs: Argument
             return _into(out, _twin(FUNCTIONS[REDUCED[ufunc.__name__]], {"x": args[0], **options}))
         except _NoTwin:
             pass
-    return _numpy(ufunc.__name__, getattr(ufunc, method), args, kwargs, out)
+    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    return _numpy(name, getattr(ufunc, method), args, kwargs, out)
 
 
 def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Arguments) -> dict[str, Any]:
@@ -195,11 +197,11 @@ def _numpy(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwarg
     try:
         given, named = _arrays(list(args)), {k: _arrays(v) for k, v in kwargs.items() if k != "out"}
     except UsageError as e:  # (in a captured function)
-        if name not in IN_GRAPHS:
-            raise
-        raise UsageError(
-            f"np.{name} is NumPy's own code, and a tensor has no value yet: here it is {IN_GRAPHS[name]}{at(user_line())}"
-        ) from e
+        within, _, alone = name.rpartition(".")
+        known = within in ("", "linalg", "fft") or alone == "at"  # (else it is a method of a universal function)
+        here = elsewhere(alone, DECOMPOSITIONS if within == "linalg" else FUNCTIONS_OF_OTHERS) if known else None
+        way = f"here it is {here}" if here else "use the functions of tilewright.xp, or return the tensor, and do it after the call"
+        raise UsageError(f"np.{name} called so is NumPy's own code, and a tensor has no value yet: {way}{at(user_line())}") from e
     outs = out if isinstance(out, tuple) else (out,)
     if out is not None:
         filled = tuple([x.numpy().copy() if isinstance(x, TensorHandle) else x for x in outs])

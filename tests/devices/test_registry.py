@@ -39,6 +39,8 @@ def test_a_device_is_its_own_answer() -> None:
 def test_unknown_names_suggest_the_nearest() -> None:
     with pytest.raises(DeviceError, match=r"unknown device 'cpuu': did you mean 'cpu'\? use one of .*cpu.*file.py:factory"):
         devices.get("cpuu")
+    with pytest.raises(DeviceError, match=r"unknown device 'GPU:0': did you mean 'cuda' or 'opencl'\?"):
+        devices.get("GPU:0")
     with pytest.raises(DeviceError, match="unknown device 'cpu:zig'"):
         devices.get("cpu:zig")
     with pytest.raises(DeviceError, match="unknown device ''"):

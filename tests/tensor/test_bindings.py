@@ -127,3 +127,51 @@ def test_a_number_that_changed_is_said_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         f(X)
+
+
+def test_numbers_of_objects_that_changed_are_said_once() -> None:
+    of = types.SimpleNamespace(rate=2.0, unread=1.0)
+    for f in (tw.jit(lambda x: x * of.rate), functools.partial(tw.jit(lambda settings, x: x * settings.rate), of)):
+        of.rate = 2.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert f(X).tolist() == [2, 2, 2]
+            of.unread += 1
+            f(X)
+        of.rate = 3.0
+        with pytest.warns(UserWarning, match=r"\.rate is another number.*old one: pass it as an argument") as said:
+            f(X)
+        assert len(said) == 1
+
+
+class Frame:
+    """Another library's array, as NumPy asks for it."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.values, dtype)
+
+
+@pytest.mark.parametrize("options", [{}, {"numpy": True}])
+def test_arrays_of_other_libraries_are_read_at_every_call(options: dict[str, Any]) -> None:
+    f = tw.jit(lambda x: x * 2, **options)
+    for given in (Frame(X.copy()), Frame(X + 3)):
+        assert np.asarray(f(given)).tolist() == (2 * given.values).tolist()
+        given.values[:] = 5
+        assert np.asarray(f(given)).tolist() == [10, 10, 10]
+    assert len(f.programs) == 1
+
+
+def test_what_would_stay_as_it_was_is_refused() -> None:
+    f = tw.jit(lambda x, of: x * len(of))
+    for of, instead in (({1}, "pass a frozenset"), (bytearray(b"a"), "pass a bytes")):
+        with pytest.raises(tw.UsageError, match=rf"{instead} of it \(at .*test_bindings"):
+            f(X, of)
+    matrix = type("csr_array", (), {"__module__": "scipy.sparse._csr"})()
+    with pytest.raises(tw.UsageError, match=r"csr_array of SciPy .*: pass tilewright\.sparse\.CSR"):
+        f(X, matrix)
+    assert f(X, frozenset({1, 2})).tolist() == [2, 2, 2]
+    with pytest.raises(TypeError, match=r"sum\(\) of a .*\.Frame: give tilewright\.xp\.asarray"):
+        tw.xp.sum(Frame(X))

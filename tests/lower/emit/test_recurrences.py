@@ -232,6 +232,8 @@ def test_bad_input_is_told_of() -> None:
         kb.recurrence(("h",), (i, t), t, (0.0,), lambda h: h + wide[t, i])
     with pytest.raises(KernelError, match="the step gives 1 parts of a state of 2"):
         kb.recurrence(("a", "b"), (i, t), t, (0.0, 0.0), lambda a, b: a + b)
+    with pytest.raises(KernelError, match=r"None \(NoneType\) is no part of an expression"):
+        kb.recurrence(("h",), (i, t), t, (0.0,), lambda h: None)  # type: ignore[arg-type,return-value]
     with pytest.raises(KernelError, match="2 names, 1 starts, 2 types"):
         kb.recurrence(("a", "b"), (i, t), t, (0.0,), lambda a, b: (a, b))
     (h,) = kb.recurrence(("h",), (i,), t, (0.0,), lambda h: h + 1.0)
