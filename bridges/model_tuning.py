@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
+from ..cache import program_choices
 from ..tensor.capture.compiled_function import CompiledFunction, kernel_seconds
 from ..tensor.capture.graph_compiler import build_place, seconds_of_budget, tuned_within
 from ..tensor.capture.jit_options import JitOptions
@@ -132,7 +133,7 @@ def accept(searched: Sequence[Searched], call: Callable[[], float], watcher: Tun
         watcher.compares(len(changes), seconds)
     found = accepted(changes, call, seconds)
     if rows := list(choice_rows(changes, found)):
-        build_place("cpu", searched[0].options).cache.record(rows)
+        program_choices.keep(build_place("cpu", searched[0].options).cache, rows)
     kernels = {k for s in searched for k in s.distinct}
     tuned = [k for s in searched for k in s.tuned]
     further = sum(k.exact for k in tuned)

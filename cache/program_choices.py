@@ -6,13 +6,17 @@ have it without a word about it. Its options are what the program runs; its time
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import uuid
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..files.strict import canon
+from ..ir.errors import CacheError
+from .file_check import CacheWarning
 from .keys import Key
-from .rows import Row, current_schedule
+from .rows import Row, current_schedule, now
 from .version import tool_version
 
 if TYPE_CHECKING:
@@ -51,6 +55,18 @@ def choice(cache: Cache, program: str, key: Key) -> ProgramChoice | None:
 def choice_about(cache: Cache, program: str, key: Key, winner: str) -> ProgramChoice | None:
     """The newest choice of a program about one answer of the cache, which may be its answer no more."""
     return _about(_rows(cache, program, key), current_schedule(winner))
+
+
+def keep(cache: Cache, rows: Iterable[Row]) -> None:
+    """Record choices that were made just now. Where the cache cannot be written they go into a bundle, with a warning. Raises CacheError where
+    neither can be done."""
+    dated = [replace(r, when=now(max((a.when for a in cache.answers(r.key)), default=""))) for r in rows]
+    try:
+        cache.record(dated)
+    except CacheError as e:
+        kept = [cache.spill(dated, uuid.uuid4().hex[:16])]
+        said = f"{e}. What the program runs is in {kept[0]}; {cache.waiting.advice(kept)}"
+        warnings.warn(said, CacheWarning, stacklevel=2)
 
 
 def _rows(cache: Cache, program: str, key: Key) -> list[Row]:

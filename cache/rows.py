@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, get_type_hints
@@ -39,9 +39,13 @@ MAX_NAME = 1 << 12
 """Characters in any other text field."""
 
 
-def now() -> str:
-    """This moment, UTC, ISO 8601 in microseconds."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+def now(after: str = "") -> str:
+    """This moment, UTC, ISO 8601 in microseconds; a microsecond after `after` where the clock is behind that: clocks are set back, and of rows that
+    differ the newest counts."""
+    moment = datetime.now(UTC)
+    if after >= moment.isoformat(timespec="microseconds"):
+        moment = datetime.fromisoformat(after) + timedelta(microseconds=1)
+    return moment.isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

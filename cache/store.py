@@ -140,7 +140,8 @@ def move_aside(path: Path) -> Path | None:
 def preserved_rows(error: CacheError, told: set[str]) -> None:
     """Say, once, that a file which only a writer may move aside, or that cannot be read, is read as empty. `told`: what was said."""
     does = "migrates it" if isinstance(error, Older) else "moves it aside"
-    then = "" if isinstance(error, Unreadable) else f" and left as it is: a command that writes to it (`tune run`) {does}"
+    ours = isinstance(error, (Damaged, Newer, Older))
+    then = f" and left as it is: a command that writes to it (`tune run`) {does}" if ours else ""
     said = f"{error}; it is read as empty{then}"
     if said not in told:
         told.add(said)
@@ -266,6 +267,9 @@ class Cache:
 
     will_write: bool = False
     """Whether its user is going to write: then a damaged file is moved aside before it is read, so that what is intact answers."""
+    written: bool = False
+    """Whether it was written since it was opened. From then on a file that cannot be read or written, on a disk that became full for one, ends nobody's
+    search: it is read as empty, with a warning, and rows go into bundles."""
 
     def __init__(self, where: layers.Layers) -> None:
         self.path = layers.file_of(where.top)
@@ -448,9 +452,17 @@ class Cache:
         self._refresh()
         return gone
 
+    def begin_writing(self) -> None:
+        """Whoever calls this is going to write: a damaged file is moved aside before it is read, and what an earlier run could not write
+        is there for look-ups, as far as the file takes it now."""
+        self.will_write = True
+        if self._team is None:
+            self.waiting.take_in(self.record)
+
     def ensure_writable(self) -> None:
         """Make file and tables now, so that a bad place is found before hours of tuning, take in what an earlier run could
-        not write, and what is new in the team's. A server that does not answer does no harm once there is a mirror. Raises CacheError."""
+        not write, and what is new in the team's. A server that does not answer does no harm once there is a mirror, nor does what cannot
+        be written any more. Raises CacheError."""
         try:
             self._write(self._writer.prepare)
             self.waiting.take_in(self.record)
@@ -458,6 +470,10 @@ class Cache:
             if self._team is None or not self._team.mirror.there:
                 raise
             self._team.went_away(e)
+        except CacheError as e:
+            if not self.written:
+                raise
+            log.info("%s; its rows go into bundles", e)
         for team in filter(None, (self._team, *self._teams)):
             team.refresh()
 
@@ -508,8 +524,8 @@ class Cache:
                 warnings.warn(f"{stuck}; it is read as empty", CacheWarning, stacklevel=3)
                 return None
             return work(self._top)
-        except Unreadable as e:
-            if self._named or self.will_write:
+        except CacheError as e:
+            if not self.written and (self._named or self.will_write or not isinstance(e, Unreadable)):
                 raise
             preserved_rows(e, self._told)
             return None
@@ -533,10 +549,12 @@ class Cache:
         if self._team is None:
             self._top.close()  # whoever closes a file last brings its log in; a connection that only reads cannot
         try:
-            return work()
+            done = work()
         except (Damaged, Newer) as e:
             self._recover(e)
-            return work()
+            done = work()
+        self.written = True
+        return done
 
     def _recover(self, error: CacheError) -> None:
         """Move the top file aside, and save what of it is intact. Where it turns out sound (another process was

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..cache.file_check import CacheWarning
-from ..cache.rows import Row
+from ..cache.rows import Row, now
 from ..cache.version import tool_version
 from ..ir.errors import CacheError, VerifyError
 from ..ir.normal_form import normalise
@@ -115,6 +115,7 @@ def _record(use: FirstUse, detail: str) -> None:
         outcome="wrong",
         strategy=STRATEGY,
         source_sha=use.built.sha,
+        when=now(use.plan.row.when if use.plan.row is not None else ""),
         tool_version=tool_version(),
         provenance={"detail": detail, "machine": dict(use.device.fingerprint())},  # type: ignore[arg-type]
         run_id=hashlib.sha256(f"{use.built.sha} {detail}".encode()).hexdigest()[:16],

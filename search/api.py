@@ -188,7 +188,7 @@ def cached(
     (see `Effort.covers`). Raises what `tune` does."""
     request = TuneRequest(Budget())
     task = KernelTask(kernel, shape, dtype, device, threads, allow=allow, objective=objective)
-    cache.will_write = True
+    cache.begin_writing()
     found = task.look(cache)
     if found is None or not found.checked or not found.covers(wanted):
         return None
@@ -200,7 +200,7 @@ def tuned(task: Task, cache: Cache, request: TuneRequest) -> Result:
     show, required = request.progress, request.mode == "require"
     strategy = task.strategy(request)
     if not required:
-        cache.will_write = True
+        cache.begin_writing()
     found = task.look(cache, required)
     otherwise = found is not None and request.policy is not None and found.row.facts.get(POLICY, "program") != str(request.policy)
     only_checked = found is not None and not request.again and not otherwise and (request.mode == "record" or found.covers(request.wanted))

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..cache.file_check import CacheWarning
 from ..cache.objective_types import TIME
 from ..cache.ranking import FAILED
-from ..cache.rows import OBJECTIVE
+from ..cache.rows import OBJECTIVE, now
 from ..cache.server.server_errors import Unreachable
 from ..files.strict import canon
 from ..ir.errors import CacheError, OptError
@@ -102,6 +102,8 @@ class CacheRecorder:
     effects: Callable[[Schedule], frozenset[str]]
     provenance: Mapping[str, Any] = field(default_factory=dict)
     earlier: Collection[str] = ()
+    after: str = ""
+    """The moment of the newest of these; rows are later, whatever the clock says."""
     clock: Callable[[], float] = time.monotonic
     last_s: float = LAST_PATIENCE_S
     """Seconds that the last write may wait for another writer; what is not written goes into a bundle."""
@@ -237,6 +239,7 @@ class CacheRecorder:
             effects="+".join(sorted(self.effects(m.opts))) if ok else "",
             verified=verified and ok,
             source_sha=m.sha or "",
+            when=now(self.after),
             tool_version=tool_version(),
             provenance=canon({**self.provenance, **details, **more}),
             run_id=self.run_id,

@@ -182,7 +182,7 @@ class KernelTask:
         """What writes its measurements into a cache. `facts`: more provenance of each row."""
         from ..ir.normal_form import loose
 
-        roof = self.roofline()
+        roof, answers = self.roofline(), cache.answers(self.key)
         return CacheRecorder(
             cache,
             self.key,
@@ -199,7 +199,8 @@ class KernelTask:
                 **({OBJECTIVE: self.key.objective} if self.key.objective != TIME else {}),
                 **(facts or {}),
             },
-            earlier={row.schedule for row in cache.answers(self.key)},
+            earlier={row.schedule for row in answers},
+            after=max((row.when for row in answers), default=""),
         )
 
     def starts(self, cache: Cache, space: Space, job: Job) -> list[Start]:

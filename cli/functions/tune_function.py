@@ -112,6 +112,7 @@ def _compared(
     """Run the program with and without each new schedule, remember what helps it, and say so. None where that could not be done: the kernels'
     answers stay as they are."""
     from ... import cache
+    from ...cache import program_choices
     from ...cache.rows import from_dict
     from ...named_kernels import user_file
 
@@ -130,7 +131,7 @@ def _compared(
         return None
     if rows:
         with cache.open(args.cache) as store:
-            store.record(rows)
+            program_choices.keep(store, rows)
     show_program(out, base, facts)
     return facts
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 NICE = 19
 
 
+MEASURED = ("exact", "stale")
+"""The origins of schedules whose time was measured; of others it is the model's."""
+
+
 @dataclass(frozen=True)
 class Weighed:
     """A recorded kernel with its answer. `seconds`: of a run, measured, or estimated for its start schedule; `why`: what keeps it from being tuned
@@ -99,8 +103,10 @@ def _weighed(used: UsedKernel, store: Cache) -> Weighed:
         device.check()
         plan = resolve(used.kernel, device, used.threads, store, store=Artefacts.default(), start="quick")
         kernel = normalise(used.kernel)
-        known = plan.row.t_med if plan.row is not None and plan.origin in ("exact", "stale") else None
-        seconds = known if known is not None else estimate(apply(kernel, plan.opts, device.target), used.threads, device.limits())
+        known = plan.row.t_med if plan.row is not None and plan.origin in MEASURED else None
+        planned = apply(kernel, plan.opts, device.target)
+        # a call that is not worth several threads runs on one
+        seconds = known if known is not None else min(estimate(planned, n, device.limits()) for n in {1, used.threads})
         return Weighed(used, seconds, opts_text(kernel, plan.opts), plan.origin)
     except OptError as e:
         return Weighed(used, 0.0, origin=f"no estimate: {e}")
@@ -121,7 +127,7 @@ def _show(weighed: Sequence[Weighed], file: Path, out: Console) -> None:
             name,
             arrays,
             str(used.runs),
-            duration(w.seconds) if w.seconds else "",
+            f"{'' if w.origin in MEASURED else '≈ '}{duration(w.seconds)}" if w.seconds else "",
             f"{100 * w.weight / whole:.0f} %",
             where,
             stored_opts(w.opts),

@@ -127,7 +127,7 @@ def tune_all(
         return trials is not None or entry.trials is not None or entry.budget is not None
 
     strategy = strategies.check(strategy) if strategy is not None else None
-    cache.will_write = True
+    cache.begin_writing()
     try:
         with Deadline(seconds, time.monotonic()):
             todo: list[tuple[int, Entry, Device, int]] = []
@@ -255,7 +255,7 @@ def _tune(
         return Done(entry, FAILED, message=str(e))
     if result.exit_code == 130:
         return Done(entry, INTERRUPTED, result if result.found else None)
-    return Done(entry, TUNED, result) if result.found else Done(entry, FAILED, result, result.message or "nothing valid was found")
+    return Done(entry, TUNED, result, result.message) if result.found else Done(entry, FAILED, result, result.message or "nothing valid was found")
 
 
 # required ---------------------------------------------------------------------------------------------------

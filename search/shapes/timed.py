@@ -125,6 +125,5 @@ def record_given(
     job, space = task.job(NAME, request), task.space()
     starts = [Start(s) for s in dict.fromkeys(schedules) if space.state(s) is not None]
     with task.measurer(request, builders=1) as measurer:
-        cache.ensure_writable()
         recorder = task.recorder(cache, space, job, facts)
         return TuningRun(space, measurer, None, starts, job, Meter(request.budget, request.started), show, recorder).run()

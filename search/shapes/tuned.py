@@ -123,6 +123,8 @@ class Keeper:
                 start = one.space().starts()[:1]
                 with self.search.allowance.step("check"):
                     record_given(one, self.cache, start, seed, show, facts_of(one.kernel, {n: 1}, exact=tree))
+        if unsent := self.cache.waiting.files():
+            said.append(f"the cache could not be written: the rest is in {', '.join(map(str, unsent))}; {self.cache.waiting.advice(unsent)}")
         said.append(self.search.allowance.said())
         return self.result(tree, held, started, "; ".join(filter(None, said)), 0 if done.found and not bad else 4)
 
@@ -260,10 +262,11 @@ def tune_sizes(
     with contextlib.ExitStack() as stack:
         stack.enter_context(Deadline(seconds, started))
         store = cache if isinstance(cache, caches.Cache) else stack.enter_context(caches.open(cache))
-        store.will_write = True
+        store.begin_writing()
         kept = Keeper(search, ranges, bool(listed), store)
         if varying and not again and (answer := kept.known(started)) is not None:
             return answer
+        store.ensure_writable()
         rng = random.Random(random_seed)
         for r in varying:  # (all sizes at their largest together may be too large for this machine, and are left out)
             require_operands(search.shape({**{o.name: o.lo for o in varying}, r.name: r.hi}).task.kernel, {})

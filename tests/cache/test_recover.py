@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
-from tilewright.cache import Cache, CacheWarning, Key, file_check, migrations, schema, version, writer
+from tilewright.cache import Cache, CacheWarning, Key, file_check, migrations, program_choices, schema, version, writer
 from tilewright.cache import file_check as recover
 from tilewright.cache.lookup import Reader
 from tilewright.cache.store import move_aside
@@ -401,6 +401,29 @@ def test_sqlites_own_disk_full(store: Cache, make_row, path: Path, monkeypatch: 
     with cache.open(path) as c, pytest.raises(CacheError, match=r"the disk that holds the cache .* is full: free some space"):
         c.record([make_row(provenance={"x": "y" * 5000}) for _ in range(100)])
     assert len(store.rows()) == 1
+
+
+def test_a_disk_that_fills_after_the_first_row_ends_no_search(path: Path, make_row, key: Key, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manifest's next kernel, or the next step of a tree of sizes, finds nothing, and its rows wait in a bundle."""
+
+    def full(*_: object, **__: object) -> None:
+        raise CacheError("the disk is full")
+
+    with cache.open(path) as store:
+        store.begin_writing()
+        store.ensure_writable()
+        with monkeypatch.context() as m:
+            for part, names in ((store._writer, ("prepare", "record")), (store._top, ("select", "answers", "table", "state"))):
+                for name in names:
+                    m.setattr(part, name, full, raising=False)
+            store.ensure_writable()
+            with pytest.warns(CacheWarning, match="the disk is full; it is read as empty$"):
+                assert store.best(key) is None and store.is_empty()
+            with pytest.warns(CacheWarning, match=r"the disk is full. What the program runs is in .*; the next run takes them in"):
+                program_choices.keep(store, [make_row()])
+    with cache.open(path) as store, pytest.warns(CacheWarning, match="took in 1 measurements"):
+        store.begin_writing()
+        assert store.best(key) is not None, "before anything is searched again"
 
 
 def test_a_lock_that_is_never_released_is_an_error_not_a_hang(store: Cache, make_row, path: Path) -> None:

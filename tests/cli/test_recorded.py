@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tilewright as tw
-from tilewright import cache
+from tilewright import cache, named_kernels
 from tilewright.cli.tuning import recorded
 from tilewright.plan import usage
 
@@ -42,6 +42,13 @@ def test_the_list_has_the_heaviest_first(ran: Path, tune: Tune) -> None:
     shown = tune("run", "--recorded", "--dry-run")
     assert shown.code == 0
     assert shown.out.index("matmul") < shown.out.index("softmax") and "50" in shown.out and "start" in shown.out and str(ran) in shown.out
+
+
+def test_a_run_that_is_not_worth_several_threads_weighs_what_it_takes_on_one(cache_file: Path) -> None:
+    kernel = named_kernels.make("gelu", {"m": 30, "n": 100}, "float32")
+    with cache.open() as store:
+        one, two = (recorded._weighed(usage.UsedKernel(kernel, "", "cpu", n, 1), store) for n in (1, 2))
+    assert 0 < two.seconds < 2 * one.seconds
 
 
 def test_what_ran_is_tuned_and_a_file_that_is_gone_is_said(

@@ -185,6 +185,23 @@ def test_what_could_not_be_written_waits_in_a_bundle_for_the_next_run(cache: cac
     assert len(cache.rows()) == 2
 
 
+@pytest.mark.parametrize("ahead", ["2999-12-31T23:59:59.999999+00:00", "2000-01-01T00:00:00.000000+00:00"])
+def test_what_was_found_last_answers_though_the_clock_was_set_back(cache: caches.Cache, ahead: str) -> None:
+    r = recorder(cache)
+    r.winner(ok(A, 1e-3), A, 1e-3, {"confirmed": True})
+    r.close()
+    (row,) = cache.rows()
+    cache.clear()
+    cache.record(dataclasses.replace(row, when=ahead))
+    key = r.key
+    r = recorder(cache, after=ahead)
+    r.add(ok(A, 1.2e-3), "beam")
+    r.winner(ok(B, 1.1e-3), A, 1.2e-3, {"confirmed": True})
+    r.close()
+    best = cache.best(key)
+    assert best is not None and best.run_id == r.run_id and best.schedule != row.schedule and best.when > ahead
+
+
 def test_rows_that_nothing_takes_are_said_to_be_lost(cache: caches.Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     r = recorder(cache)
     monkeypatch.setattr(cache, "record", unwritable)

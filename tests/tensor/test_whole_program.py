@@ -12,6 +12,7 @@ import tilewright as tw
 from tilewright import Tensor, cache
 from tilewright.bridges.model_tuning import Searched, accept
 from tilewright.cache import CacheWarning, Row
+from tilewright.cache import program_choices
 from tilewright.cache.program_choices import ProgramChoice, choice, row_of
 from tilewright.cli import main
 from tilewright.cli.functions import whole_process
@@ -59,7 +60,7 @@ def chosen(store: cache.Cache, f: Any, kernel: Any, opts: str, winner: str) -> N
     facts = {"kept": opts == winner}
     how: dict[str, Any] = {"name": "f", "device": "cpu", "before_s": 1e-3, "after_s": 2e-3, "pairs": 9, "facts": facts}
     assert kernel.key is not None
-    store.record(row_of(f.programs[0].program, kernel.key, ProgramChoice(opts, winner), **how))
+    program_choices.keep(store, [row_of(f.programs[0].program, kernel.key, ProgramChoice(opts, winner), **how)])
 
 
 def test_the_next_process_runs_the_programs_choice(store: cache.Cache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +96,9 @@ def test_the_newest_choice_counts(store: cache.Cache, monkeypatch: pytest.Monkey
     first = tw.jit(function)
     start = called(first, monkeypatch)
     store.record(measured(start, "[]", 1e-6))
-    chosen(store, first, start, start.text, "[]")
+    with pytest.MonkeyPatch.context() as m:  # the clock is set back after the first
+        m.setattr(program_choices, "now", lambda after="": "2999-12-31T23:59:59.000000+00:00")
+        chosen(store, first, start, start.text, "[]")
     chosen(store, first, start, "[]", "[]")
     assert called(tw.jit(function), monkeypatch).origin == "exact"
     program, key = first.programs[0].program, start.key

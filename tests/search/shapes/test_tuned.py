@@ -121,6 +121,13 @@ def test_one_schedule_for_two_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert tilewright.best("softmax", {"m": 20, "n": 30}, "float32", threads=1, cache=tmp_path / "cache.db").origin == "tree"
 
 
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SizeSearch, "gathered", lambda *_: pytest.fail("it has begun"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CacheError):
+        tune_sizes("matmul", RANGES, "float32", fixed={"k": 9}, budget=60, threads=1, cache=tmp_path / "file" / "cache.db")
+
+
 def test_bad_wishes(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="geomean or worst"):
         tune_sizes("softmax", [WeightedShape({"m": 1}), WeightedShape({"m": 2})], how="mean", cache=tmp_path / "c.db")  # type: ignore[arg-type]
