@@ -2,7 +2,8 @@
 
     python benchmarks/fixed_cost.py [--threads 1] [--case NAME]
 
-One line a kernel: the time with fixed numerics over that with free ones (`ratio`; 1.0 costs nothing), medians of bursts in turns on one machine.
+One line a kernel: the time with fixed numerics over that with free ones (`ratio`; 1.0 costs nothing), medians of pairs of bursts in
+turns on one machine; on one thread its own time counts.
 TILEWRIGHT_TARGET lowers the target. The last line has geometric means, of each group of kernels and of all that the promise is about."""
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
+from sibling_schedules import quotient
 from tilewright import heuristics, named_kernels
 from tilewright.devices import get
 from tilewright.ir.fixed_sums import fixed
@@ -58,7 +59,7 @@ CASES: dict[str, list[tuple[str, dict[str, int]]]] = {
         ("conv2d", {"n": 1, "c": 32, "h": 28, "w": 28, "oc": 32, "kh": 3, "kw": 3}),
     ],
 }
-ROUNDS, BURST_S = 7, 0.004
+ROUNDS = 15
 
 
 def started(kernel: Kernel, threads: int) -> tuple[Callable[[], Any], str]:
@@ -72,16 +73,6 @@ def started(kernel: Kernel, threads: int) -> tuple[Callable[[], Any], str]:
     arrays = [inputs[b.name] for b in kernel.inputs]
     out = call(*arrays)
     return lambda: call(*arrays, out=out), short(opts)
-
-
-def burst(call: Callable[[], Any]) -> float:
-    """Median seconds of a call."""
-    times, end = [], time.perf_counter() + BURST_S
-    while len(times) < 3 or time.perf_counter() < end:
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
 
 
 def main() -> None:
@@ -98,17 +89,10 @@ def main() -> None:
                 ready.append((group, name, shape, started(fixed(made), args.threads), started(made, args.threads)))
     ratios: dict[str, list[float]] = {}
     for group, name, shape, (one, fixed_opts), (other, free_opts) in ready:
-        pairs = [(burst(one), burst(other)) for _ in range(ROUNDS)]
-        ratio = statistics.median(a / b for a, b in pairs)
+        ratio = quotient(one, other, ROUNDS, args.threads)
         ratios.setdefault(group, []).append(ratio)
-        line = {
-            "group": group,
-            "kernel": name,
-            "shape": shape,
-            "ratio": round(ratio, 3),
-            "free_us": round(1e6 * min(b for _, b in pairs), 1),
-        }
-        print(json.dumps(line | {"fixed": fixed_opts, "free": free_opts}), flush=True)
+        said = {"group": group, "kernel": name, "shape": shape, "ratio": round(ratio, 3)}
+        print(json.dumps(said | {"fixed": fixed_opts, "free": free_opts}), flush=True)
     means = {g: round(statistics.geometric_mean(r), 3) for g, r in ratios.items()}
     promised = [r for g in PROMISED for r in ratios.get(g, ())]
     means |= {"promised": round(statistics.geometric_mean(promised), 3)} if promised else {}

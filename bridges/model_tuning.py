@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
-from ..cache import program_choices
 from ..tensor.capture.compiled_function import CompiledFunction, kernel_seconds
 from ..tensor.capture.graph_compiler import build_place, seconds_of_budget, tuned_within
 from ..tensor.capture.jit_options import JitOptions
 from ..tensor.capture.kernel_lookup import CHOSEN, FoundKernel, looked_up_again
-from ..tensor.capture.whole_program import accepted, changes_of, choice_rows
+from ..tensor.capture.whole_program import accepted, changes_of, keep_choices
 
 SHARE = 0.2
 """The part of a budget in which winners are compared in the model itself."""
@@ -132,8 +131,8 @@ def accept(searched: Sequence[Searched], call: Callable[[], float], watcher: Tun
     if watcher is not None:
         watcher.compares(len(changes), seconds)
     found = accepted(changes, call, seconds)
-    if rows := list(choice_rows(changes, found)):
-        program_choices.keep(build_place("cpu", searched[0].options).cache, rows)
+    if changes:
+        keep_choices(build_place("cpu", searched[0].options).cache, changes, found)
     kernels = {k for s in searched for k in s.distinct}
     tuned = [k for s in searched for k in s.tuned]
     further = sum(k.exact for k in tuned)

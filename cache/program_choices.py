@@ -61,6 +61,8 @@ def keep(cache: Cache, rows: Iterable[Row]) -> None:
     """Record choices that were made just now. Where the cache cannot be written they go into a bundle, with a warning. Raises CacheError where
     neither can be done."""
     dated = [replace(r, when=now(max((a.when for a in cache.answers(r.key)), default=""))) for r in rows]
+    if not dated:
+        return
     try:
         cache.record(dated)
     except CacheError as e:

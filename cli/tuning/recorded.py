@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 NICE = 19
 
 
-MEASURED = ("exact", "stale")
-"""The origins of schedules whose time was measured; of others it is the model's."""
-
-
 @dataclass(frozen=True)
 class Weighed:
     """A recorded kernel with its answer. `seconds`: of a run, measured, or estimated for its start schedule; `why`: what keeps it from being tuned
@@ -103,7 +99,7 @@ def _weighed(used: UsedKernel, store: Cache) -> Weighed:
         device.check()
         plan = resolve(used.kernel, device, used.threads, store, store=Artefacts.default(), start="quick")
         kernel = normalise(used.kernel)
-        known = plan.row.t_med if plan.row is not None and plan.origin in MEASURED else None
+        known = plan.row.t_med if plan.row is not None and plan.origin in ("exact", "stale") else None
         planned = apply(kernel, plan.opts, device.target)
         # a call that is not worth several threads runs on one
         seconds = known if known is not None else min(estimate(planned, n, device.limits()) for n in {1, used.threads})
@@ -127,7 +123,7 @@ def _show(weighed: Sequence[Weighed], file: Path, out: Console) -> None:
             name,
             arrays,
             str(used.runs),
-            f"{'' if w.origin in MEASURED else '≈ '}{duration(w.seconds)}" if w.seconds else "",
+            duration(w.seconds) if w.seconds else "",
             f"{100 * w.weight / whole:.0f} %",
             where,
             stored_opts(w.opts),

@@ -255,7 +255,11 @@ def _tune(
         return Done(entry, FAILED, message=str(e))
     if result.exit_code == 130:
         return Done(entry, INTERRUPTED, result if result.found else None)
-    return Done(entry, TUNED, result, result.message) if result.found else Done(entry, FAILED, result, result.message or "nothing valid was found")
+    return (
+        Done(entry, TUNED, result, result.message)
+        if result.found
+        else Done(entry, FAILED, result, result.message or "nothing valid was found")
+    )
 
 
 # required ---------------------------------------------------------------------------------------------------

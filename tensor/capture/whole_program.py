@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ...cache.program_choices import ProgramChoice, row_of
+from ...cache.program_choices import ProgramChoice, keep, row_of
 from ...search.whole import Acceptance, Winner, accept
 from .call_sequence import CallSequence
 from .compiled_function import CompiledFunction, seconds_of
 from .kernel_lookup import CHOSEN, FoundKernel
 
 if TYPE_CHECKING:
-    from ...cache import Row
+    from ...cache import Cache, Row
     from ...cache.keys import Key
 
 MOST_KEPT = 3
@@ -102,6 +102,11 @@ def accepted(changes: Sequence[KernelChange], call: Callable[[], float], seconds
     found = accept([c.winner(symbols) for c in changes], variants, seconds)
     variants.settle(found.kept)
     return found
+
+
+def keep_choices(cache: Cache, changes: Sequence[KernelChange], found: Acceptance) -> None:
+    """Have the cache remember it."""
+    keep(cache, choice_rows(changes, found))
 
 
 def choice_rows(changes: Sequence[KernelChange], found: Acceptance) -> Iterator[Row]:

@@ -11,8 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright import Tensor, cache
 from tilewright.bridges.model_tuning import Searched, accept
-from tilewright.cache import CacheWarning, Row
-from tilewright.cache import program_choices
+from tilewright.cache import CacheWarning, Row, program_choices
 from tilewright.cache.program_choices import ProgramChoice, choice, row_of
 from tilewright.cli import main
 from tilewright.cli.functions import whole_process
