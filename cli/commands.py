@@ -116,8 +116,9 @@ COMMANDS = (
         "bench",
         "compare schedules with each other, or with NumPy or PyTorch",
         "Verifies schedules on their whole output, times each, and compares them with the first one in paired rounds, as the finals of a "
-        "search do. Nothing is written to the cache.\n\n"
-        "  tune bench matmul --opts best --opts 'Um6 Un64 Pn Sb@n'\n  tune bench softmax --opts best --against numpy",
+        "search do. Nothing is written to the cache. Of a source (FILE.c:FUNCTION), --opts names values.\n\n"
+        "  tune bench matmul --opts best --opts 'Um6 Un64 Pn Sb@n'\n  tune bench softmax --opts best --against numpy\n"
+        "  tune bench saxpy.c:saxpy --opts best --opts 'TILE=8 UNROLL=2'",
         schedules.bench,
         "schedules.bench:run",
     ),
@@ -125,7 +126,7 @@ COMMANDS = (
         "pin",
         "make a schedule the cache's answer",
         "Verifies a schedule twice, as a search's winner is, and makes it the answer for this kernel, shape, device and thread count, "
-        "whatever searches find. If the schedule does not fit or is not right, nothing changes.\n\n"
+        "whatever searches find. If the schedule does not fit or is not right, nothing changes. Of a source, --opts names values.\n\n"
         "  tune pin matmul --shape m=512,n=512,k=512 --opts 'Um6 Un64 Pn Sb@n'\n  tune unpin matmul --shape m=512,n=512,k=512",
         schedules.pin,
         "schedules.pin:run",
@@ -191,9 +192,9 @@ COMMANDS = (
         "explain",
         "what each option of a schedule is worth, measured now",
         "Measures the schedule without each of its options, and with a neighbour in the place of each. It says which limit binds the "
-        "kernel.",
+        "kernel. Of a source (FILE.c:FUNCTION) it measures each parameter's neighbouring values and the untuned one.",
         schedules.explain,
-        "schedules.option_worth:run",
+        "schedules.bench:explain",
     ),
     Command(
         "plot",

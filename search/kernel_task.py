@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..measure import Measurer
     from ..measure.roofline import Roofline
+    from ..opts.opt import Opt
     from .space import Space
 
 
@@ -158,6 +159,17 @@ class KernelTask:
 
     def space(self) -> Space:
         return Space(OptEngine(self.kernel, self.device.target, self.threads, self.device.limits(), self.effects), self.effects)
+
+    def fit(self, opts: Sequence[Opt]) -> None:
+        """Raise OptError for a schedule that does not apply, or has effects that are not allowed."""
+        try:
+            scheduled = apply(self.kernel, opts, self.device.target)
+        except OptError as e:
+            sizes = ",".join(f"{k}={v}" for k, v in self.shape.items())
+            raise OptError(f"this schedule does not fit {' '.join(filter(None, (self.name, sizes, self.dtype)))}: {e}") from e
+        refused = sorted(scheduled.effects - self.effects)
+        if refused:
+            raise OptError(f"this schedule has the effect {', '.join(refused)}; allow it by --allow {refused[0].lower()}")
 
     def measurer(self, request: TuneRequest, hashed: bool = False, builders: int | None = None) -> Measurer:
         """What measures its candidates, here. `builders`: processes that build (default: as many as the cores allow)."""

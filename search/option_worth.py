@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..ir.kernel import Kernel
     from ..measure import Built, Measurement, Measurer
     from ..opts.opt import Opt
+    from .candidate_measurer import CandidateMeasurer
 
     Schedule = tuple[Opt, ...]
 
@@ -330,27 +331,35 @@ def side_by_side(
     """Verify and time `schedules` of a kernel in normal form, and compare each with the first. The budget (seconds) is
     for the comparisons; three rounds of each are made in any case. What fails is told by its measurement. Raises
     MeasureError, DeviceError where nothing can be measured at all."""
-    from ..measure import Measurement, Measurer
+    from ..measure import Measurer
     from ..measure.checking.verify import reference_kernel
 
     lists = [tuple(s) for s in schedules]
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}
-    with Measurer(
-        kernel, device, threads, vars=vars, reference=reference_kernel(kernel, device.target, _lowers(kernel, lists, device))
-    ) as m:
-        report(f"building {len(lists)} schedules")
-        code: dict[int, Built | Measurement] = dict(m.build(lists))
-        alone: list[Measurement] = []
-        for i in range(len(lists)):
-            got = code[i]
-            alone.append(got if isinstance(got, Measurement) else m.measure([got])[0])
-            report(f"{i + 1} of {len(lists)} measured")
-        out = [Contestant(lists[0], alone[0])]
-        begin = time.monotonic()
-        for i in range(1, len(lists)):
-            left = (begin + budget_s - time.monotonic()) / (len(lists) - i)
-            out.append(_compared(m.duel, code[0], code[i], (alone[0], alone[i]), _rounds(alone[0], alone[i], rounds, left)))
-            report(f"compared in pairs: {i} of {len(lists) - 1}")
+    reference = reference_kernel(kernel, device.target, _lowers(kernel, lists, device))
+    with Measurer(kernel, device, threads, vars=vars, reference=reference) as m:
+        return contest(m, lists, rounds, budget_s, report)
+
+
+def contest(
+    m: CandidateMeasurer, lists: Sequence[Schedule], rounds: int, budget_s: float, report: Callable[[str], None]
+) -> list[Contestant]:
+    """What `side_by_side` does, of whatever a measurer builds."""
+    from ..measure import Measurement
+
+    report(f"building {len(lists)} schedules")
+    code: dict[int, Built | Measurement] = dict(m.build(lists))
+    alone: list[Measurement] = []
+    for i in range(len(lists)):
+        got = code[i]
+        alone.append(got if isinstance(got, Measurement) else m.measure([got])[0])
+        report(f"{i + 1} of {len(lists)} measured")
+    out = [Contestant(lists[0], alone[0])]
+    begin = time.monotonic()
+    for i in range(1, len(lists)):
+        left = (begin + budget_s - time.monotonic()) / (len(lists) - i)
+        out.append(_compared(m.duel, code[0], code[i], (alone[0], alone[i]), _rounds(alone[0], alone[i], rounds, left)))
+        report(f"compared in pairs: {i} of {len(lists) - 1}")
     return out
 
 

@@ -9,23 +9,31 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..cache.rows import PINNED
-from ..ir.errors import CacheError, OptError, VerifyError
+from ..ir.errors import CacheError, VerifyError
 from .budget import Budget
-from .task import TuneRequest
+from .task import Task, TuneRequest
 
 if TYPE_CHECKING:
     from ..cache import Cache, Key, Row
-    from ..measure import Built, Measurement, Measurer
+    from ..measure import Built, Measurement
     from ..opts.opt import Opt
-    from .kernel_task import KernelTask
+    from .candidate_measurer import CandidateMeasurer
 
 STRATEGY = "pin"
 """What rows say of the strategy that found them."""
 ROUNDS = 7
 """Paired rounds with the start schedule."""
+
+
+class PinnedTask(Task, Protocol):
+    """What may be pinned."""
+
+    def fit(self, opts: Sequence[Opt]) -> None:
+        """Raise OptError for a schedule that does not apply."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,26 +48,17 @@ class PinnedSchedule:
     replaced: Row | None = None
 
 
-def pin(task: KernelTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 0) -> PinnedSchedule:
+def pin(task: PinnedTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 0) -> PinnedSchedule:
     """Verify a schedule and make it the answer. Raises OptError where it does not apply or has effects that are not
     allowed, VerifyError where it is not right (or does not build, or return), CacheError where the cache cannot be
     written; then nothing has changed."""
-    from ..opts import apply
-
     cache.will_write = True
     opts = tuple(opts)
-    try:
-        scheduled = apply(task.kernel, opts, task.device.target)
-    except OptError as e:
-        sizes = ",".join(f"{k}={v}" for k, v in task.shape.items())
-        raise OptError(f"this schedule does not fit {' '.join(filter(None, (task.name, sizes, task.dtype)))}: {e}") from e
-    refused = sorted(scheduled.effects - task.effects)
-    if refused:
-        raise OptError(f"this schedule has the effect {', '.join(refused)}; allow it by --allow {refused[0].lower()}")
+    task.fit(opts)
     request = TuneRequest(Budget(None, 2), random_seed=random_seed)
     space = task.space()
     untuned = next(iter(space.starts()), ())
-    with task.measurer(request, builders=1) as m:
+    with task.measurer(request) as m:
         cache.ensure_writable()
         code = dict(m.build([opts, untuned]))
         measured = _right(m, code[0])
@@ -75,7 +74,7 @@ def pin(task: KernelTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 
     return PinnedSchedule(opts, measured, start_s, gain, before)
 
 
-def _right(m: Measurer, code: Built | Measurement) -> Measurement:
+def _right(m: CandidateMeasurer, code: Built | Measurement) -> Measurement:
     """The measurement of a schedule that passed both checks. Raises VerifyError."""
     from dataclasses import replace
 
@@ -89,7 +88,7 @@ def _right(m: Measurer, code: Built | Measurement) -> Measurement:
     return replace(found, checks=tuple(dict.fromkeys((*found.checks, *again.checks))))
 
 
-def _compared(m: Measurer, code: dict[int, Any]) -> tuple[float | None, float | None]:
+def _compared(m: CandidateMeasurer, code: dict[int, Any]) -> tuple[float | None, float | None]:
     """(how many times faster than the start schedule, the start schedule's seconds) of the first schedule; None where that is not known."""
     from ..ir.errors import MeasureError
     from ..measure import Measurement

@@ -66,7 +66,7 @@ def point(spec: SourceSpec, opts: Sequence[Opt]) -> At:
         out.append(p.texts.index(given[p.name]))
     at = tuple(out)
     if at not in spec.lattice:
-        raise OptError("a restriction refuses this configuration")
+        raise OptError(spec.lattice.refusal(at))
     return at
 
 

@@ -215,7 +215,8 @@ class Lattice:
         """Raises UsageError where the restrictions leave nothing, and says which of them does so, or where they leave too many to list."""
         self.parameters = tuple(parameters)
         self.whole = math.prod(len(p.values) for p in parameters)
-        wanted = [c for r in restrictions for c in conjuncts(r)]
+        self._wanted, self._sizes = [c for r in restrictions for c in conjuncts(r)], sizes
+        wanted = self._wanted
         self._fixed(wanted, sizes)
         self.factors = [self._factor(places, wanted, sizes) for places in _groups(parameters, wanted)]
         self.size = math.prod(len(f.rows) for f in self.factors)
@@ -224,6 +225,13 @@ class Lattice:
 
     def __contains__(self, at: At) -> bool:
         return all(f.holds(at) for f in self.factors)
+
+    def refusal(self, at: At) -> str:
+        """Which restriction refuses a point that is not legal."""
+        of = {p.name for p in self.parameters}
+        values = {**self._sizes, **{p.name: p.values[i] for p, i in zip(self.parameters, at, strict=True)}}
+        r = next(r for r in self._wanted if not r(values))
+        return f"the restriction {r.text!r} refuses {', '.join(f'{n}={values[n]}' for n in r.names if n in of)}"
 
     def draw(self, rng: Random) -> At:
         """A point, all of them as likely as each other."""

@@ -33,7 +33,7 @@ from ..search.task import CachedAnswer, TuneRequest
 from ..search.warm_start import answer, stored
 from ..targets.free_memory import require_room
 from . import building
-from .building import CheckedSource, ParameterEngine, ParameterNames, flags_of, plain_text, schedule, texts
+from .building import CheckedSource, ParameterEngine, ParameterNames, flags_of, plain_text, point, schedule, texts
 from .parameters import text_of
 from .reading import SpecSettings, spec_of
 from .source_device import SourceDevice
@@ -194,7 +194,8 @@ class SourceMeasurer(Measurer):
 
 
 class SourceRecorder(CacheRecorder):
-    """Rows of a source: how long each build took, and with the winner the source itself, so that it can be shown."""
+    """Rows of a source: how long each build took, and with the winner the source itself, so that it can be shown, and the command that
+    found it, so that others know its arguments."""
 
     spec: SourceSpec
 
@@ -207,6 +208,7 @@ class SourceRecorder(CacheRecorder):
                 "language": self.spec.language,
                 "flags": list(flags_of(self.spec, given)),
                 "text": plain_text(self.spec, given)[: 1 << 16],
+                "command": self.job.reproduce(),
             }
         return super()._row(m, strategy, verified, start_s, {**about, **more})
 
@@ -230,6 +232,12 @@ class SourceTask:
     @property
     def name(self) -> str:
         return self.spec.function
+
+    @property
+    def flops(self) -> int:
+        """Operations of a call; 0 where the spec does not say."""
+        spec = self.spec
+        return spec.flops.whole(spec.sizes, "flops") if spec.flops is not None else 0
 
     @property
     def key(self) -> Key:
@@ -263,7 +271,7 @@ class SourceTask:
             device=self.device.name,
             threads=self.threads,
             strategy=strategy,
-            flops=spec.flops.whole(spec.sizes, "flops") if spec.flops is not None else 0,
+            flops=self.flops,
             bytes=spec.bytes(),
             random_seed=request.random_seed,
             budget="" if budget.seconds is None else written(budget.seconds),
@@ -282,6 +290,10 @@ class SourceTask:
         if required:
             raise CacheMiss(f"the cache holds no answer for {self.name} ({self.key}); run it once without --mode require")
         return None
+
+    def fit(self, opts: Sequence[Opt]) -> None:
+        """Raise OptError where a parameter or a value is missing, or a restriction refuses it."""
+        point(self.spec, opts)
 
     def check(self, request: TuneRequest) -> None:
         require_room(self.spec.nbytes, f"{self.name} with its reference", "give smaller sizes")

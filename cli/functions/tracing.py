@@ -204,8 +204,8 @@ def source_error(name: str) -> UsageError:
     """The error of a command about options for `file.c:function`."""
     file, _, function = name.rpartition(":")
     return UsageError(
-        f"{name} is a source, which has parameters and no options: tune show {name} shows its best configuration, tune report --kernel "
-        f"{function} what was measured, and tune source {file} --function {function} … --first NAME=VALUE times another beside it"
+        f"{name} is a source, which has parameters and no options: tune source {file} --function {function} … tunes it; tune show, explain, bench "
+        f"and pin {name} are about its configurations, and tune report --kernel {function} shows what was measured"
     )
 
 

@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
 from ..terminal.style import MOST_TEXT, OUTCOMES, console, duration, opts_text, rate, soft_wrapped, table
+from . import option_worth
 from .option_worth import ratio_numbers, ratio_text, status_line
 from .opts_argument import Chosen, ForTarget, chosen, device_of
+from .source_configurations import about, compared, configurations, single_changes, source_task
 
 if TYPE_CHECKING:
     from ...ir.kernel import Kernel
     from ...measure.rival.versus import Rivalry, Versus
     from ...search.option_worth import Contestant
+    from ...sources.source_task import SourceTask
 
 NOTHING_VALID = 4
 _WORDS = ("start", "best")
+ROUNDS = 5
+"""Paired rounds of each value of a source."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class Compared:
 
 def run(args: Namespace) -> int:
     """Compare and print; 4 where a schedule was not right."""
+    if (source := source_task(args)) is not None:
+        return bench_source(args, source)
     from ...heuristics import necessary
     from ...ir.cost import cost
     from ...ir.normal_form import normalise
@@ -66,9 +73,38 @@ def run(args: Namespace) -> int:
         found = side_by_side(kernel, [s.opts for s in schedules], place.device, place.threads, args.rounds, budget, show)
         rivals = [_against(args, c, place, how) if how else None for c in found]
     shown = " ".join(filter(None, (kernel.name, args.shape or "", args.dtype or "", f"on {args.device},", _threads(place.threads))))
-    bench = Compared(shown, names, schedules, found, rivals, 0 if kernel.symbols else cost(necessary(kernel)).flops)
+    return told(
+        Compared(shown, names, schedules, found, rivals, 0 if kernel.symbols else cost(necessary(kernel)).flops), args, place.threads
+    )
+
+
+def bench_source(args: Namespace, task: SourceTask) -> int:
+    """Configurations of a source beside the first one."""
+    if args.against and args.against.lower() not in _WORDS:
+        raise UsageError(f"--against {args.against}: a source is compared with its own configurations, start and best")
+    words, names = _named(args, False)
+    lists = configurations(task, words, args.cache)
+    found = compared(task, lists, args.rounds, args.budget, args.random_seed, args.format == "json")
+    shown = [Chosen(opts, "") for opts in lists]
+    return told(Compared(about(task), names, shown, found, [None] * len(found), task.flops), args, task.threads)
+
+
+def explain(args: Namespace) -> int:
+    """`tune explain`: of a source, what each value of a configuration is worth, beside those that differ in one."""
+    if (task := source_task(args)) is None:
+        return option_worth.run(args)
+    (best,) = configurations(task, [args.opts or "best"], args.cache)
+    lists = [best, *single_changes(task, best)]
+    found = compared(task, lists, ROUNDS, args.budget, 0, args.format == "json")
+    shown = [Chosen(best, ""), *[Chosen(tuple(o for o in opts if o not in best), "") for opts in lists[1:]]]
+    names = ["best" if args.opts is None else "given", *[""] * (len(lists) - 1)]
+    return told(Compared(about(task), names, shown, found, [None] * len(found), task.flops), args, task.threads)
+
+
+def told(bench: Compared, args: Namespace, threads: int) -> int:
+    """Print it; 4 where a schedule was not right."""
     if args.format == "json":
-        print(json.dumps(as_json(bench, args, place), indent=1))
+        print(json.dumps(as_json(bench, args, threads), indent=1))
     else:
         _print(bench)
     return 0 if bench.right else NOTHING_VALID
@@ -80,14 +116,19 @@ def _threads(n: int) -> str:
 
 def _schedules(args: Namespace, kernel: Kernel, place: ForTarget, library: bool) -> tuple[list[str], list[Chosen]]:
     """(names, schedules), the one to compare with first. Raises UsageError where there is nothing to compare."""
+    words, names = _named(args, library)
+    return names, [chosen(w, kernel, place, args) for w in words]
+
+
+def _named(args: Namespace, library: bool) -> tuple[list[str], list[str]]:
+    """(what --opts and --against say, names), the one to compare with first. Raises UsageError where there is nothing to compare."""
     texts = args.opts or (["best"] if args.against else [])
     if not texts or (len(texts) < 2 and not args.against):
         raise UsageError("give two schedules to compare (--opts A --opts B), or one and what to compare it with (--against start)")
     words = [args.against.lower(), *texts] if args.against and not library else list(texts)
     names = [t if t in _WORDS else "" for t in (w.strip().lower() for w in words)]
     letters = (c for n in range(1, 9) for c in (letter * n for letter in ascii_uppercase))
-    names = [n or next(letters) for n in names]
-    return names, [chosen(w, kernel, place, args) for w in words]
+    return words, [n or next(letters) for n in names]
 
 
 def _against(args: Namespace, c: Contestant, place: ForTarget, how: Rivalry) -> Versus | None:
@@ -153,7 +194,7 @@ def _legend(b: Compared, several: bool) -> list[str]:
     return lines
 
 
-def as_json(b: Compared, args: Namespace, place: ForTarget) -> dict[str, Any]:
+def as_json(b: Compared, args: Namespace, threads: int) -> dict[str, Any]:
     """Plain data: times are seconds a call, ratios times over the first schedule's."""
     from ...opts.opt import short
 
@@ -176,5 +217,5 @@ def as_json(b: Compared, args: Namespace, place: ForTarget) -> dict[str, Any]:
                 "against": rival.to_json() if rival else None,
             }
         )
-    about = {"kernel": args.kernel, "shape": args.shape, "dtype": args.dtype, "device": args.device, "threads": place.threads}
+    about = {"kernel": args.kernel, "shape": args.shape, "dtype": args.dtype, "device": args.device, "threads": threads}
     return {"schema": 1, **about, "first": b.names[0], "schedules": schedules}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -235,24 +236,48 @@ def test_commands_know_a_source_by_file_and_function(saxpy: Path, capsys: pytest
     assert "look at it  tune show add.c:add --cache" in capsys.readouterr().out
     assert main(["show", "add.c:add", *cache]) == 0 and capsys.readouterr().out.startswith("add of add.c, n=")
     assert main(["show", "add", *cache]) == 0 and capsys.readouterr().out.startswith("add for ")
+    for words, said in (
+        (["explain", "add.c:add", "--dtype", "float32"], "--dtype is for kernels, and add.c:add is a source"),
+        (["bench", "add.c:add", "--against", "numpy"], "a source is compared with its own configurations"),
+        (["pin", "add.c:add", "--opts", "TILE=9"], "parameter TILE has no value 9; it has 4, 8"),
+        (["pin", "add.c:add", "--opts", "Un4"], "write start, best or values such as 'TILE="),
+        (["explain", "sub.c:add"], "the cache does not say how add of sub.c is called: tune source sub.c --function add"),
+    ):
+        assert main([*words, *cache]) == 2 and said in capsys.readouterr().err, words
     page = saxpy / "report.html"
     assert main(["report", "--html", str(page), *cache]) == 0
     assert "tune show add.c:add" in page.read_text() and "tune run --kernel add" not in page.read_text() and "n=" in page.read_text()
     capsys.readouterr()
     for refused in (
-        ["explain", "add.c:add"],
-        ["pin", "add.c:add", "--opts", "TILE=8"],
-        ["bench", "add.c:add", "--opts", "A", "--opts", "B"],
         ["run", "add.c:add"],
         ["export", "add.c:add", "--out", str(saxpy / "library")],
         ["cache", "explain", "add.c:add"],
     ):
         assert main([*refused, *cache]) == 2
-        assert "add.c:add is a source, which has parameters and no options: tune show add.c:add" in capsys.readouterr().err
+        assert "add.c:add is a source, which has parameters and no options: tune source add.c --function add" in capsys.readouterr().err
     assert main(["graph", "add.c:add"]) == 2 and "add.c:add is a source" in capsys.readouterr().err
     assert main(["report", *cache]) == 0 and "tile" not in capsys.readouterr().out
     assert main(["show", "sub.c:add", *cache]) == 2
     assert "the cache holds no answer for add of sub.c: tune source sub.c --function add finds one" in capsys.readouterr().err
+
+
+def test_configurations_are_compared_and_pinned(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache = ["--cache", str(saxpy / "pinned.db")]
+    words = ["--function", "saxpy", "--args", str(saxpy / "spec.toml"), "--param", "TILE=2,4,8", "--restrict", "TILE < 8", "--trials", "2"]
+    assert main(["source", str(saxpy / "saxpy.c"), *words, *cache]) == 0
+    capsys.readouterr()
+    assert main(["show", "saxpy", "--source", *cache]) == 0
+    best, other = ("TILE=2", "TILE=4") if "TILE 2" in capsys.readouterr().out else ("TILE=4", "TILE=2")
+    assert main(["explain", "saxpy.c:saxpy", "--budget", "1ms", "--format", "json", *cache]) == 0
+    first, second = json.loads(capsys.readouterr().out)["schedules"]
+    assert first["name"] == "best" and best.split("=")[1] in first["short"] and second["beside"]["rounds"] >= 3
+    assert main(["pin", "saxpy", "--opts", other, *cache]) == 0
+    assert f"opts  {other}" in capsys.readouterr().out
+    assert main(["show", "saxpy", *cache]) == 0 and other in capsys.readouterr().out
+    assert main(["pin", "saxpy", "--opts", "TILE=8", *cache]) == 2
+    assert "the restriction 'TILE < 8' refuses TILE=8" in capsys.readouterr().err
+    assert main(["unpin", "saxpy", *cache]) == 0 and other in capsys.readouterr().out
+    assert main(["show", "saxpy", *cache]) == 0 and best in capsys.readouterr().out
 
 
 SHIFT = """__kernel void shift(__global const float *x, __global float *y) {

@@ -124,8 +124,18 @@ def test_nans_of_loops_and_own_kernels_have_their_line() -> None:
     with tw.debug.nans():
         with pytest.raises(NotANumberError, match=r"root of float32\[3\] is NaN at \[1\].*test_debug.py"):
             (root(x[0] * -1) + 1).numpy()
-        with pytest.raises(NotANumberError, match="a step of scan"):
-            tw.jit(lambda x: tw.scan(lambda c, x: ((c - x).sqrt(), None), x[0], x)[0])(x)
+        with pytest.raises(NotANumberError, match=r"sqrt of -2 is NaN at \[0\], .* in step 1 of scan \(at .*test_debug"):
+            tw.jit(lambda x: tw.scan(lambda c, x: ((c - x).sqrt(), None), x[0] * 0 + 2, x[:, :1] * 0 + [[2.0], [2.0]])[0])(x)
+        with pytest.raises(NotANumberError, match=r"log of -1 is NaN at \[0\], .* in step 0 of scan \(at .*test_debug"):
+            tw.jit(lambda x: tw.scan(lambda c, x: (c, x.log()), x[0], x * [[1.0], [-1.0]] * 0 + [[1.0], [-1.0]], reverse=True)[1])(x)
+        with pytest.raises(NotANumberError, match=r"sqrt of -1 is NaN, in step 3 of fori_loop \(at .*test_debug"):
+            tw.jit(
+                lambda x: tw.while_loop(
+                    lambda c: c[0] < 1,
+                    lambda c: (c[0] + 1, tw.fori_loop(0, 5, lambda i, v: v + (2 - i).astype("float32").sqrt(), c[1])),
+                    (0, x[0]),
+                )
+            )(x)
 
 
 @pytest.mark.parametrize(
