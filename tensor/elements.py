@@ -7,7 +7,7 @@ from typing import Any
 
 from .leaves import array_class, leaf
 from .running import buffers
-from .running.assignment import lock_of
+from .running.assignment import _LOCKS, lock_of
 from .running.current_capture import thread
 from .running.numpy_evaluation import ENVIRONMENT, SMALL, kernels_only
 from .running.observers import WATCH
@@ -18,9 +18,9 @@ from .views import BASIC, Sliced, basic, link
 def known_item(tensor: Any, key: Any) -> Any:
     """What a key of numbers and slices names of what NumPy computed: a view, or an element. None where a graph has to be built, or is read."""
     known = tensor.known
-    if known is None or thread.capture is not None or ((WATCH.busy or SMALL in ENVIRONMENT) and kernels_only()):
+    if known is None or ((WATCH.busy or SMALL in ENVIRONMENT) and (thread.capture is not None or kernels_only())):
         return None
-    if not basic(key):
+    if type(key) not in BASIC and not basic(key):
         return None
     try:
         found = known[key]
@@ -41,7 +41,7 @@ def chosen(tensor: Any, key: Any) -> Any:
     known = tensor.known
     if known is None or known.nbytes >= POOLED_FROM or tensor.constant is not None or tensor.complex_class:
         return None
-    if thread.capture is not None or WATCH.busy or SMALL in ENVIRONMENT:
+    if WATCH.busy or SMALL in ENVIRONMENT:
         return None
     try:
         found = known[tuple([_place_of(k) for k in key]) if type(key) is tuple else _place_of(key)]
@@ -62,27 +62,22 @@ def _place_of(key: Any) -> Any:
 
 def stored(tensor: Any, key: Any, value: Any) -> bool:
     """`tensor[key] = value` in the tensor's memory, where that is its own and of it nothing else reads. False where more has to be looked at."""
-    if tensor.requires_grad or WATCH.busy or SMALL in ENVIRONMENT or tensor.device != "cpu" or thread.capture is not None:
+    if WATCH.busy or SMALL in ENVIRONMENT or tensor.requires_grad or tensor.device != "cpu":
         return False
     own, of = type(tensor), type(value)
     if type(key) is own:
         key = key.known
         if key is None:
             return False
-    elif not basic(key) and type(key) is not array_class():
+    elif type(key) not in BASIC and not basic(key) and type(key) is not array_class():
         return False
     if of is own:
         value = value.known
     if value is None or own.complex_class:
         return False
-    with lock_of(tensor):
+    with _LOCKS[id(tensor) // 64 % 64] if tensor.links is None else lock_of(tensor):
         array = own_array(tensor)
-        if array is None:
-            return False
-        if of is own:
-            if value.dtype is not array.dtype:
-                return False
-        elif array.dtype.kind not in _HOLD.get(of, ""):
+        if array is None or (value.dtype is not array.dtype if of is own else array.dtype.kind not in _HOLD.get(of, "")):
             return False
         try:
             array[key] = value
@@ -101,6 +96,9 @@ def own_array(tensor: Any) -> Any:
     known, links = tensor.known, tensor.links
     if not COUNTED:
         return None
+    if links is None and known is not None:  # (as below, of what has no views: the order of its elements is nobody's concern)
+        sole = known.base is None and tensor.constant is None and sys.getrefcount(known) <= 3
+        return known if sole and known.nbytes < POOLED_FROM else None
     if links is not None and (links.base is not None or links.parts):
         root, base = links.base, None if known is None else known.base
         if base is None or root is None or links.parts or root.known is not base or root.constant is not None or root.requires_grad:

@@ -277,8 +277,14 @@ class TensorHandle:
         """Its values as nested lists of Python numbers."""
         return self._values().tolist()
 
-    def item(self) -> Any:
-        """The one element as a Python number. Raises UsageError where there is not exactly one."""
+    def item(self, *at_place: Any) -> Any:
+        """The one element as a Python number, or the one at a place: an index for each dimension, or one that counts row by row. Raises
+        UsageError where there is not exactly one, OutOfRangeError for a place that there is not."""
+        if at_place:
+            place = at_place[0] if len(at_place) == 1 and isinstance(at_place[0], tuple) else at_place
+            if len(place) == 1 and len(self.shape) != 1:
+                return self.reshape(-1)[place[0]].item()  # type: ignore[attr-defined]
+            return self[place].item()  # type: ignore[index]
         if self.size != 1:
             raise UsageError(f"the value of a tensor of shape {list(self.shape)}: only one of one element has a value{at(user_line())}")
         return self._values().item()
@@ -326,8 +332,8 @@ class TensorHandle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled and deeply copied as values, not as the graph they come from: both are computed now."""
-        array = self.numpy()
-        return _rebuilt, (array, self.dtype.name, self.device, self.node.data.range, self.requires_grad)
+        array, data = self.numpy(), self.node.data  # (a view that is read anew has none)
+        return _rebuilt, (array, self.dtype.name, self.device, None if data is None else data.range, self.requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if thread.capture is None and (self.known is not None or not self.node.tracked or self.requires_grad):

@@ -26,6 +26,7 @@ from .ops.elementwise import multiply
 from .running.assignment import lock_of
 from .running.current_capture import check_captured, current, thread
 from .running.numpy_evaluation import SMALL_ARRAY, kernels_only
+from .running.observers import WATCH
 from .running.realise import realise
 from .views import at_once, write, written
 
@@ -159,7 +160,7 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal rule, asked
-        if thread.capture is None:
+        if not WATCH.busy or thread.capture is None:
             if not asked:
                 rule, asked = _small(function, direct or function), True
             if rule is not None:
@@ -242,10 +243,10 @@ def _replaced(x: Any) -> Any:
     return [_replaced(e) for e in x] if isinstance(x, list) else x
 
 
-def _quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], Any]:
+def _quick(function: Callable[..., Any], swapped: bool, slow: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     from .frontends.small_operations import quick
 
-    return quick(function, swapped)
+    return quick(function, swapped, slow)
 
 
 def _in_memory(function: Callable[..., Any]) -> Callable[[Any, Any], bool]:
@@ -266,12 +267,13 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
 
     def method(self: Any, other: Any) -> Any:
         nonlocal quick
-        if self.known is not None:
-            if quick is None:
-                quick = _quick(function, swapped)
-            found = quick(self, other)
-            if found is not None:
-                return found
+        if self.known is None:
+            return slow(self, other)
+        if quick is None:
+            quick = _quick(function, swapped, slow)
+        return quick(self, other)
+
+    def slow(self: Any, other: Any) -> Any:
         if not isinstance(other, (TensorHandle, bool, int, float, complex, SymbolicSize)):
             if isinstance(other, list):
                 if function is multiply and not self.shape and self.dtype.is_int:  # (a number of times, as NumPy's integers have it)

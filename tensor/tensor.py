@@ -139,7 +139,7 @@ class Tensor(TensorHandle):
     # movement -----------------------------------------------------------------------------------------------------
     reshape, permute, expand = V.reshape, V.permute, V.expand
     transpose, broadcast_to = permute, expand
-    swapaxes, moveaxis, squeeze, flatten = V.swapaxes, V.moveaxis, V.squeeze, lifted(M.flatten)
+    swapaxes, moveaxis, squeeze = V.swapaxes, V.moveaxis, V.squeeze
     flip, unstack, split, diagonal = lifted(M.flip), lifted(M.unstack), lifted(M.split), lifted(M.diagonal)
     pad, roll, tile, repeat = lifted(J.pad), lifted(J.roll), lifted(J.tile), lifted(J.repeat)
     tril, triu = lifted(tril), lifted(triu)
@@ -245,6 +245,13 @@ class Tensor(TensorHandle):
         out: Tensor = V.ravel(self.permute() if order == "F" else self)
         return out
 
+    def flatten(self, start: Any = 0, stop: int = -1, order: str = "C") -> Tensor:
+        """Dimensions `start` to `stop`, which is one of them, as one, in memory of their own; or, with an order as the first argument, all
+        of them, as `ravel` has it."""
+        order = start if isinstance(start, str) else order
+        out: Tensor = _flatten(self, start, stop) if order == "C" and start != "C" else self.ravel(order).copy()
+        return out
+
     @property
     def flat(self) -> Tensor:
         """All elements in one dimension; what is written to it is written here, where rows follow each other."""
@@ -294,7 +301,7 @@ class Tensor(TensorHandle):
 _real, _imag = lifted(Z.real), lifted(Z.imag)
 _astype = lifted(E.astype)
 _getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.where)
-_trace = lifted(L.trace)
+_trace, _flatten = lifted(L.trace), lifted(M.flatten)
 
 
 def _parts(tensor: Tensor) -> Iterator[Tensor]:

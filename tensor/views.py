@@ -127,18 +127,22 @@ class Links:
     """Of a tensor: what it is a view of (`base`, at `place`), its views, how many writes its graph holds, in which `capture` it became a
     view (None: in none), and whether it is `live`: it has no node of its own, but gets a new one whenever it is read."""
 
-    __slots__ = ("base", "capture", "live", "parts", "place", "room", "writes")
+    parts: dict[int, ref[Any]] = {}  # noqa: RUF012 (nobody's, and empty)
+    room, writes, live = 16, 0, False  # (most views are gone before these change)
 
-    def __init__(self, base: Any = None, place: ViewPlace | None = None) -> None:
-        self.base, self.place, self.capture = base, place, thread.capture
-        self.parts: list[ref[Any]] = []
-        self.room, self.writes, self.live = 16, 0, False
+    def __init__(self, base: Any = None, place: Any = None) -> None:
+        self.base, self.place = base, place
+        self.capture = thread.capture if WATCH.busy else None
 
     def alive(self) -> list[Any]:
-        """The views that somebody still has."""
-        found = [v for r in self.parts if (v := r()) is not None]
-        if len(found) < len(self.parts):
-            self.parts = [r for r in self.parts if r() is not None]
+        """The views that somebody still has. (Each step is one operation of a dictionary: another thread may add a view meanwhile.)"""
+        found = []
+        for key, seen in list(self.parts.items()):
+            view = seen()
+            if view is None:
+                self.parts.pop(key, None)
+            else:
+                found.append(view)
         self.room = 2 * len(found) + 16
         return found
 
@@ -167,17 +171,15 @@ def is_part(key: Any, rank: int) -> bool:
 def link(part: Any, base: Any, place: ViewPlace) -> None:
     """`part` is a view of `base` from now on."""
     part.links = Links(base, place)
+    links = base.links
+    if links is None or links.parts is Links.parts:
+        links = _with_parts(base)
+    parts = links.parts
+    if len(parts) > links.room:
+        links.alive()
     seen = ref(part)
-    with lock_of(base):  # (another thread may be counting the views)
-        links = base.links
-        if links is None:
-            links = base.links = Links()
-        parts = links.parts
-        if len(parts) > links.room:
-            links.alive()
-            parts = links.parts
-        parts.append(seen)
-    if thread.capture is not None or base.deferred is not None:
+    parts[id(seen)] = seen
+    if base.deferred is not None or (WATCH.busy and thread.capture is not None):
         return
     if base.complex_class and base.known is not None:
         if part.known is None or not (part.known.base is base.known or part.known.base is base.known.base):
@@ -188,6 +190,17 @@ def link(part: Any, base: Any, place: ViewPlace) -> None:
             enliven(part)
         else:
             part.show(place.array(base.node.data.array))
+
+
+def _with_parts(base: Any) -> Links:
+    """The links of what gets its first view."""
+    with lock_of(base):
+        links: Links | None = base.links
+        if links is None:
+            links = base.links = Links()
+        if links.parts is Links.parts:
+            links.parts = {}
+        return links
 
 
 def reshaping(call: Callable[..., Any], array: Callable[..., Any] | None = None, rows: bool = False) -> Callable[..., Any]:
@@ -250,7 +263,7 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
 def _moved_array(x: Any, moved: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What a function that only moves elements makes of what NumPy computed; None where a graph has to be built, and for what it refuses."""
     known = x.known
-    if known is None or x.constant is not None or x.complex_class or thread.capture is not None or WATCH.busy or SMALL in ENVIRONMENT:
+    if known is None or x.constant is not None or x.complex_class or WATCH.busy or SMALL in ENVIRONMENT:
         return None
     try:
         return moved(known, *args, **kwargs)

@@ -23,7 +23,6 @@ from ..ops import creation as C
 from ..ops import indexing as I
 from ..ops.complex_numbers import as_complex, memory_of, pairs_of
 from ..running import buffers
-from ..running.current_capture import thread
 from ..running.numpy_evaluation import ENVIRONMENT, SMALL, SMALL_ARRAY, kernels_only
 from ..running.observers import WATCH, timed
 from ..running.pools import COUNTED, POOLED_FROM, SOLE_REFERENCES, is_room
@@ -175,7 +174,7 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
     tensor = TensorHandle.made_as
     of_array = tensor.of_array
     ufunc, kinds = UNARY.get(rule, (None, ""))
-    both = quick(function, False) if rule in UFUNCS else None
+    both = quick(function, False, _nothing)
     whole, paired = COMPLEX_RULES.get(rule), TensorHandle.complex_as
 
     def small(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -184,7 +183,7 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
             if x is not None and args[0].constant is None and x.size < Q.FROM and x.dtype.kind in kinds:
                 return of_array(D.quiet.run(ufunc, x).__array__())
             x = None  # (who has an array is counted)
-        elif both is not None and len(args) == 2 and type(args[0]) is tensor and not kwargs:
+        elif both is not _nothing and len(args) == 2 and type(args[0]) is tensor and not kwargs:
             found = both(*args)
             if found is not None:
                 return found
@@ -235,21 +234,21 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
     return small
 
 
-def quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], Any]:
+def quick(function: Callable[..., Any], swapped: bool, slow: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """A binary operator of two tensors of one type, or of a tensor and a number, that NumPy computed and that are shorter than any that another
-    way pays for: the answer of `at_once`, or None."""
-    ufunc, kinds = UFUNCS.get(RULES.get(function, function), (np.add, ""))
-    tensor = TensorHandle.made_as
-    of_array = tensor.of_array
-
+    way pays for: the answer of `at_once`; of all others, what `slow` gives."""
+    rule = RULES.get(function, function)
+    if rule not in UFUNCS:
+        return slow
+    ufunc, kinds = UFUNCS[rule]
     letters = frozenset(c for c in PLAIN if np.dtype(c).kind in kinds)
-    most, several, array, quiet, watch, environment, small = Q.FROM, D.FROM, np.ndarray, D.quiet, WATCH, ENVIRONMENT, SMALL
-
-    pairs, whole = TensorHandle.complex_as, RULES.get(function, function) in COMPLEX_RULES
+    most, several, ndarray, watch, environment, small = Q.FROM, D.FROM, np.ndarray, WATCH, ENVIRONMENT, SMALL
+    tensor, pairs, new, pooled, run = TensorHandle.made_as, TensorHandle.complex_as, object.__new__, POOLED_FROM, D.together
+    whole = rule in COMPLEX_RULES
 
     def complex_answer(a: Any, b: Any, turned: bool) -> Any:
         x, y = a.known, b
-        if not whole or x is None or watch.busy or small in environment or thread.capture is not None:
+        if not whole or x is None or watch.busy or small in environment:
             return None
         size = other = x.size
         if type(b) is pairs or type(b) is tensor:
@@ -264,40 +263,51 @@ def quick(function: Callable[..., Any], swapped: bool) -> Callable[[Any, Any], A
             return None
         try:
             x = as_complex(x)
-            found = quiet.run(ufunc, y, x) if turned else quiet.run(ufunc, x, y)
+            found = run(ufunc, y, x) if turned else run(ufunc, x, y)
         except (RuntimeError, ValueError, OverflowError):
             return None
-        return tensors(found) if type(found) is not array or found.dtype.kind != "c" else pairs.of_array(pairs_of(found))
+        return tensors(found) if type(found) is not ndarray or found.dtype.kind != "c" else pairs.of_array(pairs_of(found))
 
     def answer(a: Any, b: Any) -> Any:
         x = a.known
-        if type(a) is not tensor:
-            return complex_answer(a, b, swapped)
-        if x is None or a.constant is not None or watch.busy or small in environment or thread.capture is not None:
-            return None
-        kind, size = x.dtype, x.size
-        if size >= most or kind.char not in letters:
-            return None
-        if type(b) is tensor:
+        found = y = None
+        if x is None or a.constant is not None or watch.busy or small in environment:
+            pass
+        elif type(a) is not tensor:
+            found = complex_answer(a, b, swapped)
+        elif type(b) is tensor:
             y = b.known
-            if y is None or b.constant is not None or y.dtype is not kind:
-                return None
-            other = y.size
-            if other >= most or (size * other >= several and y.shape != x.shape):  # (long results may be deferred)
-                return None
-        elif fits(kind, b):
-            y = b
-        else:
-            return complex_answer(b, a, not swapped) if type(b) is pairs else None
-        try:
-            found = quiet.run(ufunc, y, x) if swapped else quiet.run(ufunc, x, y)
-        except (RuntimeError, ValueError, OverflowError):
-            return None
-        if type(found) is not array:
-            return of_array(found.__array__())
-        return of_array(found) if found.nbytes < POOLED_FROM else tensors(found)
+            kind = x.dtype
+            if y is None or b.constant is not None or y.dtype is not kind or kind.char not in letters:
+                y = None
+            elif (size := x.size) >= most or (other := y.size) >= most or (size * other >= several and y.shape != x.shape):
+                y = None  # (long results may be deferred)
+        elif fits(x.dtype, b):
+            y = b if x.size < most and x.dtype.char in letters else None
+        elif type(b) is pairs:
+            found = complex_answer(b, a, not swapped)
+        if y is not None:
+            try:
+                array = run(ufunc, y, x) if swapped else run(ufunc, x, y)
+            except (RuntimeError, ValueError, OverflowError):
+                array = None
+            if type(array) is ndarray and array.nbytes >= pooled:
+                return tensors(array)
+            if array is not None:
+                found = new(tensor)  # (as `of_array` does it, without a call)
+                found.known = array if type(array) is ndarray else array.__array__()
+                found.device, found.requires_grad = "cpu", False
+                found.grad = found.links = found.constant = found.deferred = None
+        if found is not None:
+            return found
+        x = y = None  # (who has an array is counted)
+        return slow(a, b)
 
     return answer
+
+
+def _nothing(a: Any, b: Any) -> None:
+    """The answer to what is not quick."""
 
 
 def in_memory(function: Callable[..., Any]) -> Callable[[Any, Any], bool]:
@@ -339,7 +349,7 @@ def quick_full(shape: Any, value: Any, kind: Any) -> Any:
     """A short tensor of equal numbers, with the way it is made, as `at_once` gives it for `creation.full`; None where more has to be looked at."""
     numbers = type(value)
     sizes = (shape,) if type(shape) is int else shape
-    if type(sizes) is not tuple or WATCH.busy or SMALL in ENVIRONMENT or thread.capture is not None:
+    if type(sizes) is not tuple or WATCH.busy or SMALL in ENVIRONMENT:
         return None
     if numbers is not int and numbers is not bool and (numbers is not float or str(value) == "-0.0"):
         return None

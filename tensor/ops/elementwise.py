@@ -268,17 +268,17 @@ bitwise_right_shift = _binary("bitwise_right_shift", "Bits moved down, the sign 
 
 # arithmetic -------------------------------------------------------------------------------------------------------
 def subtract(x1: Operand, x2: Operand, /) -> TensorNode:
-    """x1 − x2. Raises UsageError for bools (use logical_xor)."""
+    """x1 − x2. Raises DTypeError for bools (use logical_xor)."""
     x, y = together("subtract", x1, x2)
     if x.dtype is bool_:
-        raise UsageError("subtract of bools: use logical_xor, or cast them to an integer type")
+        raise DTypeError("subtract of bools: use logical_xor, or cast them to an integer type")
     return x - y
 
 
 def negative(x: TensorNode, /) -> TensorNode:
     """−x."""
     if x.dtype is bool_:
-        raise UsageError("negative of bools: use logical_not, or cast them to an integer type")
+        raise DTypeError("negative of bools: use logical_not, or cast them to an integer type")
     return -x
 
 

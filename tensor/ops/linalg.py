@@ -153,7 +153,7 @@ class SVDResult(NamedTuple):
 # decompositions, by NumPy -----------------------------------------------------------------------------------------
 def _matrices(name: str, x: TensorNode, square: bool = False) -> TensorNode:
     if len(x.shape) < 2 or (square and x.shape[-1] != x.shape[-2]):
-        raise UsageError(f"{name} of {list(x.shape)}: it needs {'square ' if square else ''}matrices")
+        raise _linalg_error()(f"{name} of {list(x.shape)}: it needs {'square ' if square else ''}matrices")
     return to_floats(x)
 
 
@@ -278,7 +278,7 @@ def matrix_rank(x: TensorNode, /, *, rtol: float | TensorNode | None = None) -> 
 def matrix_power(x: TensorNode, n: int, /) -> TensorNode:
     """The matrix n times multiplied by itself, by squaring; negative powers are the inverse's."""
     if len(x.shape) < 2 or x.shape[-1] != x.shape[-2]:
-        raise UsageError(f"matrix_power of {list(x.shape)}: it needs square matrices")
+        raise _linalg_error()(f"matrix_power of {list(x.shape)}: it needs square matrices")
     if n < 0:
         return matrix_power(inv(x), -n)
 

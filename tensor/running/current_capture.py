@@ -17,6 +17,7 @@ from ...ir.errors import UsageError
 from ...ir.node import Node
 from ..graph.nodes import TensorNode, interned_in, is_in, walk
 from ..graph.source_lines import at, ours, user_line
+from .observers import WATCH
 
 # what a function does beside its results: calls of NumPy's code that must run, in order (`debug.print`) ---------------
 
@@ -140,7 +141,7 @@ def capturing(name: str) -> Iterator[Capture]:
     made, before = Capture(name), thread.capture
     thread.capture = made
     try:
-        with interned_in(made.table):
+        with interned_in(made.table), WATCH.captured():
             yield made
     finally:
         thread.capture = before

@@ -34,19 +34,32 @@ Observer = Callable[[Event], None]
 
 
 class CallWatch:
-    """`observer`: what every call is reported to, or None. `busy`: whether there is one, or a thread looks for NaNs: what is so short that
-    questions take as long asks this one only."""
+    """`observer`: what every call is reported to, or None. `busy`: whether there is one, or a thread looks for NaNs or captures a function:
+    what is so short that questions take as long asks this one only."""
 
-    __slots__ = ("busy", "looking", "observer")
+    __slots__ = ("busy", "capturing", "looking", "observer")
 
     def __init__(self) -> None:
         self.observer: Observer | None = None
-        self.looking = 0
+        self.looking = self.capturing = 0
         self.busy = False
 
     def tell(self) -> None:
         """Make `busy` true of what is set."""
-        self.busy = self.observer is not None or self.looking > 0
+        self.busy = self.observer is not None or self.looking > 0 or self.capturing > 0
+
+    @contextmanager
+    def captured(self) -> Iterator[None]:
+        """A thread captures a function while this is open."""
+        with _LOCK:
+            self.capturing += 1
+            self.tell()
+        try:
+            yield
+        finally:
+            with _LOCK:
+                self.capturing -= 1
+                self.tell()
 
 
 WATCH = CallWatch()

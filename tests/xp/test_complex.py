@@ -1,5 +1,6 @@
 """Complex numbers, compared with NumPy: computed by NumPy node by node as small graphs are, and by kernels."""
 
+import operator
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -224,3 +225,16 @@ def test_views_as_parts(kind: str) -> None:
     same(lambda t: xp.diag(t, k=1), x[:, 1], known=lambda a: np.diag(a, 1))
     with pytest.raises(tw.UsageError, match="memory is read as one type"):
         Tensor(x.view(real)[:, 1:]).view(kind)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow", "matmul", "eq", "ne"])
+def test_operators_of_what_numpy_computed(name: str) -> None:
+    """Square matrices and vectors, so that no other operator's result has another shape."""
+    call = getattr(operator, name)
+    rng = np.random.default_rng(7)
+    for shape in ((3, 3), (3,)):
+        a, b = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape) for _ in range(2))
+        x, y = xp.asarray(a) + 0, xp.asarray(b) + 0
+        assert x.known is not None and y.known is not None
+        np.testing.assert_allclose(call(x, y).numpy(), call(a, b), rtol=1e-12)
+        np.testing.assert_allclose(call(x, xp.asarray(b.real) + 0).numpy(), call(a, b.real), rtol=1e-12)

@@ -263,6 +263,40 @@ def test_errors_are_those_that_python_and_numpy_raise() -> None:
             call()
 
 
+def test_refusals_are_errors_that_numpy_raises() -> None:
+    mask, oblong = Tensor([True, False]), Tensor(np.ones((2, 3)))
+    for refused in (lambda: -mask, lambda: mask - mask):
+        with pytest.raises(TypeError, match="of bools"):
+            refused()
+    for name in ("inv", "det", "slogdet", "eigh", "cholesky"):
+        with pytest.raises(np.linalg.LinAlgError, match="square matrices"):
+            getattr(xp.linalg, name)(oblong)
+    with pytest.raises(np.linalg.LinAlgError, match="square matrices"):
+        xp.linalg.matrix_power(oblong, 2)
+    with pytest.raises(IndexError):
+        oblong.item(6)
+
+
+def test_elements_by_place_and_flattened_copies() -> None:
+    a = np.arange(6.0).reshape(2, 3)
+    for t in (Tensor(a), Tensor(a) + 0.0, Tensor(a.T.copy()).T):
+        assert [t.item(4), t.item(-1), t.item(1, 2), t.item((0, 1))] == [4.0, 5.0, 5.0, 1.0] and t[0].item(2) == 2.0
+        for order in ("C", "F", "A"):
+            flat = t.flatten(order)
+            np.testing.assert_array_equal(flat.numpy(), a.flatten("C" if order == "A" else order))
+            flat[0] = 9.0
+        assert t[0, 0].item() == 0.0
+
+
+def test_views_that_are_read_anew_are_pickled_and_copied() -> None:
+    for kind in ("float64", "complex128"):
+        base = xp.stack([xp.asarray(np.arange(6.0, dtype=kind).reshape(2, 3))] * 2, axis=-1)
+        part, array = base[..., 0], base.numpy()
+        array[0, 0, 0] = 5.0
+        for copied in (pickle.loads(pickle.dumps(part)), copy.deepcopy(part)):
+            np.testing.assert_array_equal(copied.numpy(), array[..., 0])
+
+
 def test_the_default_float_is_a_setting() -> None:
     tw.set_default_float("float64")
     try:
