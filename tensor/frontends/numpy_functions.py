@@ -13,6 +13,7 @@ from typing import Any
 from ...ir.dtypes import bool_
 from ...ir.errors import DTypeError, UsageError
 from ...plan.array_arguments import masked
+from ..gradients.reverse import has_gradient
 from ..graph.promotion import dtype_of
 from ..graph.source_lines import at, user_line
 from ..handle import TensorHandle
@@ -98,6 +99,8 @@ def array_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     if name in WRITES:
         first, *rest = _signature(function).bind(*args, **kwargs).arguments.items()
         if isinstance(first[1], TensorHandle):
+            if _gradient_asked([args, kwargs]):
+                raise _without_gradient(name)
             array = first[1].numpy().copy()
             function(array, **{n: _arrays(v) for n, v in rest})
             first[1].assign(array)
@@ -197,11 +200,10 @@ def _numpy(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwarg
     try:
         given, named = _arrays(list(args)), {k: _arrays(v) for k, v in kwargs.items() if k != "out"}
     except UsageError as e:  # (in a captured function)
-        within, _, alone = name.rpartition(".")
-        known = within in ("", "linalg", "fft") or alone == "at"  # (else it is a method of a universal function)
-        here = elsewhere(alone, DECOMPOSITIONS if within == "linalg" else FUNCTIONS_OF_OTHERS) if known else None
+        here = _here(name)
         way = f"here it is {here}" if here else "use the functions of tilewright.xp, or return the tensor, and do it after the call"
         raise UsageError(f"np.{name} called so is NumPy's own code, and a tensor has no value yet: {way}{at(user_line())}") from e
+    asked = _gradient_asked([args, kwargs])
     outs = out if isinstance(out, tuple) else (out,)
     if out is not None:
         filled = tuple([x.numpy().copy() if isinstance(x, TensorHandle) else x for x in outs])
@@ -211,6 +213,8 @@ def _numpy(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwarg
     else:
         with timed("numpy", f"{name} of converted arrays"):
             found = function(*given, **named)
+    if asked and _holds_floats(found):
+        raise _without_gradient(name)
     if out is None:
         return _tensors(found)
     for x, array in zip(outs, filled, strict=True):
@@ -228,6 +232,33 @@ def _arrays(x: Any) -> Any:
     if isinstance(x, (list, tuple)):
         return _alike(x, map(_arrays, x))
     return {k: _arrays(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+def _gradient_asked(x: Any) -> bool:
+    """Whether a gradient may be asked for through a tensor, also inside of lists, tuples and dicts."""
+    if isinstance(x, TensorHandle):
+        return x.known is None and x.deferred is None and has_gradient(x.node)
+    return any(map(_gradient_asked, x.values() if isinstance(x, dict) else x)) if isinstance(x, (list, tuple, dict)) else False
+
+
+def _holds_floats(x: Any) -> bool:
+    """Whether floats or complex numbers are among NumPy's results."""
+    return any(map(_holds_floats, x)) if isinstance(x, (list, tuple)) else getattr(getattr(x, "dtype", None), "kind", "") in ("f", "c")
+
+
+def _here(name: str) -> str | None:
+    """What does the same as a function of NumPy's here."""
+    within, _, alone = name.rpartition(".")
+    known = within in ("", "linalg", "fft") or alone == "at"  # (else it is a method of a universal function)
+    return elsewhere(alone, DECOMPOSITIONS if within == "linalg" else FUNCTIONS_OF_OTHERS) if known else None
+
+
+def _without_gradient(name: str) -> UsageError:
+    here = _here(name)
+    instead = f"here it is {here}, or " if here else ""
+    return UsageError(
+        f"np.{name} is NumPy's own code, through which no gradient goes: {instead}x.detach() where none is wanted{at(user_line())}"
+    )
 
 
 def _alike(like: Any, parts: Iterable[Any]) -> Any:
@@ -265,7 +296,7 @@ def into(out: Any, value: Any) -> Any:
         return out.assign(value)
     import numpy as np
 
-    np.copyto(out, value.numpy(), casting="same_kind")
+    np.copyto(out, np.asarray(value), casting="same_kind")
     return out
 
 

@@ -489,3 +489,35 @@ def test_named_tuples_of_tensors_are_sequences() -> None:
     same(xp.stack(x), np.stack([A, B]))
     same(np.concatenate(x), np.concatenate([A, B]))
     same(np.hstack(x), np.hstack([A, B]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.hstack([x, x]),
+        lambda x: np.linalg.norm(x),
+        lambda x: np.maximum.accumulate(x),
+        lambda x: np.modf(x)[0],
+        lambda x: np.insert(x, 0, x[0]),
+        lambda x: np.copyto(x, x * x),
+        lambda x: np.add(x, x, out=np.empty_like(A)),
+        lambda x: np.sqrt(x, where=A > 0, out=x * 0),
+    ],
+)
+def test_numpys_own_floats_have_no_gradient_and_say_so(call: Callable[[Any], Any]) -> None:
+    def loss(x: Tensor) -> Tensor:
+        y = x * 2
+        found = call(y)
+        return Tensor(y if found is None else found).sum() + x.sum()
+
+    with pytest.raises(UsageError, match="detach"):
+        tw.grad(loss)(Tensor(A))
+    call(Tensor(A) * 2)
+
+
+def test_numpys_own_integers_and_what_no_gradient_is_asked_of_are_as_ever() -> None:
+    assert tw.grad(lambda x: (x * np.digitize(x, [0.0])).sum())(Tensor(A)).numpy().tolist() == (A >= 0).tolist()
+    weight = Tensor(A, requires_grad=True)
+    with pytest.raises(UsageError, match=r"np.vstack is NumPy's own .* here it is xp.concat"):
+        np.vstack([weight * 2, weight])
+    same(np.vstack([weight.detach(), A]), np.vstack([A, A]))
