@@ -22,7 +22,7 @@ from ..ir.node import Node
 from ..opts import Opt, parse, short
 from ..targets.table import entry
 from ..tensor import Tensor
-from ..tensor.capture.call_arguments import read
+from ..tensor.capture.call_arguments import is_array, read
 from ..tensor.capture.capture import capture
 from ..tensor.capture.compiled_function import CompiledFunction
 from ..tensor.capture.graph_compiler import compiled
@@ -357,8 +357,8 @@ def _bound(function: Callable[..., Any], args: Sequence[Any]) -> tuple[tuple[Any
 
 
 def _own(x: Any) -> Any:
-    """A copy of an array, as a tensor."""
-    return Tensor(np.array(x.numpy() if isinstance(x, Tensor) else x)) if isinstance(x, (Tensor, np.ndarray)) else x
+    """A copy of an array or of a number of NumPy's, as a tensor."""
+    return Tensor(np.array(x.numpy() if isinstance(x, Tensor) else x)) if isinstance(x, Tensor) or is_array(x) else x
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arg
     numbers: list[int | float] = []
     kinds: list[Any] = []
     for x in leaves:
-        if _is_array(x):
+        if is_array(x):
             x = Tensor(x, device=device or "cpu")
         elif not isinstance(x, Tensor) and (gpu := gpu_of(x)):
             x = Tensor.of(lent(x, device or gpu), device or gpu)
@@ -117,5 +117,6 @@ def memory(x: Tensor) -> TensorBuffer:
     return made
 
 
-def _is_array(x: Any) -> bool:
+def is_array(x: Any) -> bool:
+    """Whether an argument that is no tensor becomes one: NumPy's arrays and numbers, and memoryviews."""
     return isinstance(x, (memoryview, array_class())) or (type(x).__module__ == "numpy" and hasattr(x, "__array_interface__"))

@@ -234,6 +234,13 @@ def test_sizes_come_with_calls(tmp_path: Path) -> None:
         library(normal(300, 23), normal(32))
 
 
+@pytest.mark.parametrize("given", [np.float32(3), np.int64(3), memoryview(np.full(2, 3, np.float32))])
+def test_numbers_of_numpy_are_inputs_as_in_captured_functions(given: Any, tmp_path: Path) -> None:
+    export.write(tmp_path / "lib", lambda x, y: x * y, given, np.ones(2, np.float32), name="lib")
+    facts = json.loads((tmp_path / "lib" / "tilewright-export.json").read_text())
+    assert [a["name"] for a in facts["arrays"]] == ["x", "y", "y_"]
+
+
 def test_an_index_outside_is_an_error(tmp_path: Path) -> None:
     from tilewright.ir.errors import DeviceError
 
