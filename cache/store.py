@@ -206,6 +206,11 @@ class UnsentRows:
             return "the next run takes them in"
         return f"take them in with `tune cache import {' '.join(shlex.quote(str(f)) for f in apart)}`"
 
+    def said(self) -> str:
+        """What there is to say at the end of several searches: where rows wait, or ''."""
+        kept = self.files()
+        return f"the cache could not be written: measurements are in {', '.join(map(str, kept))}; {self.advice(kept)}" if kept else ""
+
     def files(self) -> list[Path]:
         """The bundles that wait to be taken in: this user's own files only."""
         return list(dict.fromkeys(file for name in self.names for file in self._named(name)))

@@ -74,6 +74,11 @@ class UsedKernel:
         return hashlib.sha256(f"{canonical_of(self.kernel).hash} {self.device} {self.threads}".encode()).hexdigest()
 
     @property
+    def where(self) -> str:
+        """Where it ran, for people: `cpu, 2 threads`."""
+        return f"{self.device}, {self.threads} thread{'s' * (self.threads != 1)}"
+
+    @property
     def gone(self) -> bool:
         """Whether the file that made it is not there any more."""
         return bool(self.file) and not os.path.isfile(self.file.rpartition(":")[0])

@@ -77,7 +77,7 @@ def run(args: Namespace) -> int:
         raise UsageError(f"nothing that ran can be tuned here: {'; '.join(dict.fromkeys(w.why for w in weighed))}")
     if args.background:
         return _in_background(args, file, out)
-    places = {(w.used.device, w.used.threads): Place(w.used.device, w.used.device, threads=w.used.threads) for w in here}
+    places = {(w.used.device, w.used.threads): Place(w.used.where, w.used.device, threads=w.used.threads) for w in here}
     entries = tuple(
         Entry(w.used.kernel.name, {}, "", places[w.used.device, w.used.threads], 0, given=w.used.kernel, weight=w.weight) for w in here
     )
@@ -97,6 +97,8 @@ def _weighed(used: UsedKernel, store: Cache) -> Weighed:
     try:
         device = get(used.device)
         device.check()
+        if used.threads > device.threads:
+            return Weighed(used, 0.0, why=f"it ran on {used.threads} threads, and this process may use {device.threads}")
         plan = resolve(used.kernel, device, used.threads, store, store=Artefacts.default(), start="quick")
         kernel = normalise(used.kernel)
         known = plan.row.t_med if plan.row is not None and plan.origin in ("exact", "stale") else None
@@ -116,7 +118,6 @@ def _show(weighed: Sequence[Weighed], file: Path, out: Console) -> None:
     for w in weighed:
         used = w.used
         arrays = ", ".join(f"{b.name}[{','.join(map(str, b.shape))}]" for b in used.kernel.buffers)
-        where = f"{used.device}, {used.threads} thread{'s' * (used.threads != 1)}"
         name = used.kernel.name if not used.file else f"{used.kernel.name} ({used.file})"
         state = f"left out: {w.why}" if w.why else w.origin
         listed.add_row(
@@ -125,7 +126,7 @@ def _show(weighed: Sequence[Weighed], file: Path, out: Console) -> None:
             str(used.runs),
             duration(w.seconds) if w.seconds else "",
             f"{100 * w.weight / whole:.0f} %",
-            where,
+            used.where,
             stored_opts(w.opts),
             state,
         )

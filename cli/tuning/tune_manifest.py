@@ -103,7 +103,10 @@ def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: C
             show=show,
             told=told,
         )
+        unsent = store.waiting.said()
     out.print(summary(found, done))
+    if unsent:
+        out.print(unsent, style="yellow", soft_wrap=soft_wrapped(out))
     return done, ending(found, done, out)
 
 

@@ -173,15 +173,14 @@ def tune_all(
 
 def _located(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry, tuple[Device, int] | str]]:
     """Each entry with its device and threads, or the reason why it cannot be tuned here."""
-    known: dict[str, tuple[Device, int] | str] = {}
+    known: dict[Place, tuple[Device, int] | str] = {}
     for i, entry in enumerate(entries):
-        place = entry.place
-        if place.name not in known:
+        if entry.place not in known:
             try:
-                known[place.name] = here(place)
+                known[entry.place] = here(entry.place)
             except DeviceError as e:
-                known[place.name] = str(e)
-        yield i, entry, known[place.name]
+                known[entry.place] = str(e)
+        yield i, entry, known[entry.place]
 
 
 def _cached(entry: Entry, device: Device, threads: int, cache: Cache) -> Done | None:
@@ -255,11 +254,7 @@ def _tune(
         return Done(entry, FAILED, message=str(e))
     if result.exit_code == 130:
         return Done(entry, INTERRUPTED, result if result.found else None)
-    return (
-        Done(entry, TUNED, result, result.message)
-        if result.found
-        else Done(entry, FAILED, result, result.message or "nothing valid was found")
-    )
+    return Done(entry, TUNED, result) if result.found else Done(entry, FAILED, result, result.message or "nothing valid was found")
 
 
 # required ---------------------------------------------------------------------------------------------------

@@ -123,10 +123,7 @@ class Keeper:
                 start = one.space().starts()[:1]
                 with self.search.allowance.step("check"):
                     record_given(one, self.cache, start, seed, show, facts_of(one.kernel, {n: 1}, exact=tree))
-        if unsent := self.cache.waiting.files():
-            said.append(
-                f"the cache could not be written: the rest is in {', '.join(map(str, unsent))}; {self.cache.waiting.advice(unsent)}"
-            )
+        said.append(self.cache.waiting.said())
         said.append(self.search.allowance.said())
         return self.result(tree, held, started, "; ".join(filter(None, said)), 0 if done.found and not bad else 4)
 

@@ -421,6 +421,7 @@ def test_a_disk_that_fills_after_the_first_row_ends_no_search(path: Path, make_r
                 assert store.best(key) is None and store.is_empty()
             with pytest.warns(CacheWarning, match=r"the disk is full. What the program runs is in .*; the next run takes them in"):
                 program_choices.keep(store, [make_row()])
+            assert store.waiting.said().startswith("the cache could not be written: measurements are in ")
     with cache.open(path) as store, pytest.warns(CacheWarning, match="took in 1 measurements"):
         store.begin_writing()
         assert store.best(key) is not None, "before anything is searched again"
