@@ -48,8 +48,11 @@ def git(*words: str) -> list[str]:
 
 
 def changed(path: Path, held: dict[str, Any]) -> tuple[str, Counter[str]]:
-    """(the commit that a file was measured at, how many files of each folder changed since). A file that does not say is of the commit it came with."""
-    commit = held.get("commit", "").removesuffix("+") or next(iter(git("log", "-1", "--format=%H", "--", str(path))), "")
+    """(the commit that a file was measured at, how many files of each folder changed since). A file that does not say, or names a commit that was
+    rebased since, is of the commit it came with."""
+    commit = held.get("commit", "").removesuffix("+")
+    if subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True).returncode:
+        commit = next(iter(git("log", "-1", "--format=%H", "--", str(path))), "")
     if not commit:
         return "none", Counter()
     files = [f for f in git("diff", "--name-only", commit, "HEAD") if f.endswith((".py", ".c"))]

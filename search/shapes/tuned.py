@@ -245,7 +245,7 @@ def tune_sizes(
     `budget`: seconds or text such as "60s" (the default), kept as `tune` keeps it; with more of it, more shapes are drawn and more
     schedules compared. The tree is kept in the cache with the kernel whose sizes are symbols. `best()` answers from it where nothing was
     tuned for the very shape; kernels with symbols of these ranges have its parts. A cached tree is the answer unless `again`. Raises
-    UsageError, KernelError, DeviceError, CacheError, and Interrupted as `tune` does; a tree of what was timed until then is kept."""
+    UsageError, KernelError, DeviceError, CacheError, OutOfTimeError, and Interrupted as `tune` does; a tree of what was timed until then is kept."""
     from ... import cache as caches
 
     listed = [s for s in sizes if isinstance(s, WeightedShape)]
@@ -287,12 +287,9 @@ def tune_sizes(
             held = kept.held_out(tree, varying, random.Random(random_seed + 1)) if varying else search.shapes
             return kept.recorded(tree, held, started, "")
         except OutOfTime as e:
-            some = any(s.times for s in search.shapes)
-            return (
-                kept.recorded(kept.tree or search.tree(most, ranges), kept.held, started, str(e))
-                if some
-                else kept.result(None, (), started, str(e), 4)
-            )
+            if not any(s.times for s in search.shapes):
+                raise
+            return kept.recorded(kept.tree or search.tree(most, ranges), kept.held, started, str(e))
         except KeyboardInterrupt:
             if any(s.times for s in search.shapes):
                 kept.recorded(search.tree(most, ranges), (), started, "interrupted")

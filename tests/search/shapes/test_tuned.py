@@ -11,8 +11,10 @@ from tilewright import devices, named_kernels
 from tilewright.cache.size_tree import SizeTest, tree_of
 from tilewright.devices import BoundCall
 from tilewright.ir import CacheError, KernelError, UsageError, sym
+from tilewright.ir.errors import OutOfTimeError
 from tilewright.opts.opt import opt
 from tilewright.plan import Replay, size_trees
+from tilewright.search.interrupts import Deadline, OutOfTime
 from tilewright.search.shapes import SizeRange, WeightedShape, sized, tune_sizes, tuned
 from tilewright.search.shapes.sized import SizeSearch
 
@@ -126,6 +128,15 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_timed(tmp_pat
     (tmp_path / "file").write_text("")
     with pytest.raises(CacheError):
         tune_sizes("matmul", RANGES, "float32", fixed={"k": 9}, budget=60, threads=1, cache=tmp_path / "file" / "cache.db")
+
+
+def test_a_budget_in_which_nothing_is_timed_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        raise OutOfTime(Deadline._open[-1])
+
+    monkeypatch.setattr(SizeSearch, "gathered", late)
+    with pytest.raises(OutOfTimeError, match="give it more"):
+        tune_sizes("matmul", RANGES, "float32", fixed={"k": 9}, budget=60, threads=1, cache=tmp_path / "cache.db")
 
 
 def test_bad_wishes(tmp_path: Path) -> None:
