@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,6 @@ from tilewright import cache, named_kernels
 from tilewright.cli.tuning import recorded
 from tilewright.devices import get
 from tilewright.plan import usage
-from tilewright.search.manifest.manifest_file import Manifest
-from tilewright.search.manifest.tune_all import _located
 
 from tests.cli.conftest import Tune
 
@@ -58,12 +57,11 @@ def test_each_is_tuned_for_the_threads_that_it_ran_on(cache_file: Path, tune: Tu
     with cache.open() as store:
         ran = [usage.UsedKernel(named_kernels.make("add", {"m": 4, "n": n}, "float32"), "", "cpu", n, 1) for n in (1, 2, 999)]
         usage.recorder(store)._add([(k, 1) for k in ran])
-    found: list[Manifest] = []
+    found: list[Any] = []
     monkeypatch.setattr(recorded, "tune_entries", lambda manifest, *_, **__: (found.append(manifest), 0))
     monkeypatch.setattr(type(get("cpu")), "threads", 2)
     shown = " ".join(tune("run", "--recorded").out.split())
-    where = {e.purpose: at for _, e, at in _located(found[0].entries)}
-    assert {name: at[1] for name, at in where.items()} == {"cpu, 1 thread": 1, "cpu, 2 threads": 2}
+    assert {e.purpose: e.place.threads for e in found[0].entries} == {"cpu, 1 thread": 1, "cpu, 2 threads": 2}
     assert "it ran on 999 threads, and this process may use 2" in shown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,13 @@ def test_equal_shares_of_what_is_left_and_unused_time_flows_on(tmp_path: Path, s
     done = go(manifest(tmp_path), store, script, seconds=40)
     assert [d.status for d in done] == ["tuned"] * 4
     assert script.shares == [(1, 10.0), (2, 13.0), (3, 13.0), (4, 13.0)]
+
+
+def test_targets_of_one_name_keep_their_threads(tmp_path: Path, store: Cache, script: Script) -> None:
+    found = manifest(tmp_path)
+    entries = tuple(replace(e, place=replace(e.place, threads=1 + i % 2)) for i, e in enumerate(found.entries))
+    go(replace(found, entries=entries), store, script, seconds=40)
+    assert [more["threads"] for _, more in script.calls] == [1, 2, 1, 2]
 
 
 def test_what_is_cached_costs_nothing(tmp_path: Path, store: Cache, script: Script) -> None:

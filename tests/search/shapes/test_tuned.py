@@ -1,5 +1,6 @@
 """Tuning for many shapes, from the search to the programs that have its schedules."""
 
+import signal
 import warnings
 from pathlib import Path
 
@@ -10,11 +11,9 @@ from tilewright import cache as caches
 from tilewright import devices, named_kernels
 from tilewright.cache.size_tree import SizeTest, tree_of
 from tilewright.devices import BoundCall
-from tilewright.ir import CacheError, KernelError, UsageError, sym
-from tilewright.ir.errors import OutOfTimeError
+from tilewright.ir import CacheError, KernelError, MeasureError, UsageError, sym
 from tilewright.opts.opt import opt
 from tilewright.plan import Replay, size_trees
-from tilewright.search.interrupts import Deadline, OutOfTime
 from tilewright.search.shapes import SizeRange, WeightedShape, sized, tune_sizes, tuned
 from tilewright.search.shapes.sized import SizeSearch
 
@@ -131,12 +130,9 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_timed(tmp_pat
 
 
 def test_a_budget_in_which_nothing_is_timed_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def late(*_: object) -> None:
-        raise OutOfTime(Deadline._open[-1])
-
-    monkeypatch.setattr(SizeSearch, "gathered", late)
-    with pytest.raises(OutOfTimeError, match="give it more"):
-        tune_sizes("matmul", RANGES, "float32", fixed={"k": 9}, budget=60, threads=1, cache=tmp_path / "cache.db")
+    monkeypatch.setattr(SizeSearch, "gathered", lambda *_: signal.pause())
+    with pytest.raises(MeasureError, match=r"the time budget is spent.*; give it more"):
+        tune_sizes("matmul", RANGES, "float32", fixed={"k": 9}, budget=0.2, threads=1, cache=tmp_path / "cache.db")
 
 
 def test_bad_wishes(tmp_path: Path) -> None:
