@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator as python_operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.fx as fx
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ...ir.errors import UsageError
 from ...tensor.capture.jit_options import JitOptions
@@ -38,23 +39,36 @@ class NodeDifference:
 
 def compare(model: Callable[..., Any], *inputs: Any) -> NodeDifference | None:
     """Run a model's forward pass node by node on PyTorch's own values, each node also on our kernels. Returns the first node whose result
-    differs by more than rounding, or None. Raises UsageError where the model cannot be traced as one graph."""
+    differs by more than rounding, or None. The model's state and the inputs stay as they are. Raises UsageError where the model cannot be
+    traced as one graph."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     arrays = [x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)]
     if not arrays:
         raise UsageError("compare(model, *inputs): give the tensors that the model is called with")
-    try:
-        with torch.no_grad(), resizing():
-            module = make_fx(model, decomposition_table=decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
-    except Exception as e:
-        raise UsageError(
-            f"compare: {type(model).__name__} cannot be traced as one graph ({type(e).__name__}: {e}); compare a part of it"
-        ) from e
-    found = _Comparison(module)
-    with torch.no_grad():
-        found.run(*inputs)
+    model = getattr(model, "_orig_mod", model)  # (what torch.compile was given)
+    with torch.no_grad(), _unchanged([*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []):
+        try:
+            with resizing():
+                module = make_fx(model, decomposition_table=decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        except Exception as e:
+            raise UsageError(
+                f"compare: {type(model).__name__} cannot be traced as one graph ({type(e).__name__}: {e}); compare a part of it"
+            ) from e
+        found = _Comparison(module)
+        found.run(*tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, inputs))
     return found.first
+
+
+@contextmanager
+def _unchanged(state: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Within, a model may write to its state, such as running statistics; then it is as before."""
+    before = [t.clone() for t in state]
+    try:
+        yield
+    finally:
+        for now, then in zip(state, before, strict=True):
+            now.copy_(then)
 
 
 class _Comparison(fx.Interpreter):  # type: ignore[misc]
@@ -63,7 +77,8 @@ class _Comparison(fx.Interpreter):  # type: ignore[misc]
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
         values = [v for v in tree_leaves(result) if isinstance(v, torch.Tensor)]
-        if n.op == "call_function" and values and self.first is None and "val" in n.meta:
+        whole = n.op == "call_function" and n.target is not python_operator.getitem  # (one of several results was compared with them)
+        if whole and values and self.first is None and "val" in n.meta:
             operands = [self.env[a] for a in n.all_input_nodes]
             self.first = self._compared(n, operands, result)
         return result

@@ -217,12 +217,6 @@ class SizedSpecs:
             shapes = self._one[place] = sized_shapes([spec.shape], self._symbols)
         return spec.sized(shapes(*values)[0])
 
-    def all(self, values: tuple[int, ...]) -> list[BufferSpec]:
-        """Of all places."""
-        if not self._symbols:
-            return self._specs
-        return [s.sized(shape) for s, shape in zip(self._specs, sized_shapes([s.shape for s in self._specs], self._symbols)(*values))]
-
 
 class CallSequence:
     """A placed call list that runs. One run at a time; other threads wait."""
@@ -254,7 +248,7 @@ class CallSequence:
         self._base = 0
         self._free = _arenas.setdefault(device, [])
         self._direct: Callable[..., None] | None = None
-        self._late: list[_LateCheck] = []
+        self._checks: list[_IndexCheck] = []
         self._lock = process_lock()
 
     def run(self, given: Sequence[TensorBuffer], values: tuple[int, ...] = ()) -> list[TensorBuffer]:
@@ -289,7 +283,7 @@ class CallSequence:
             memory = self._take(given)
             try:
                 self._direct(*given, *([b._at or b.address for b in fresh] if into is None else into), *values)
-                for check in self._late:
+                for check in self._checks:
                     check.look()
             finally:
                 self._free.append(memory)
@@ -304,14 +298,7 @@ class CallSequence:
         if self.counter is not None:
             self.counter.runs += 1
         with self._lock, self._memory(given):
-            specs = self._known.all(values)
-            at: dict[tuple[str, int], int] = {(s.kind, s.at): p for p, s in enumerate(self.plan.spots)}
-            arrays = [
-                [adopted(specs[at[kind, i]], address) if (kind, i) in at else None for i, address in enumerate(addresses)]
-                for kind, addresses in (("given", given), ("fresh", fresh))
-            ]
-            # nobody asks for an argument that nothing reads
-            self._run([*given, *fresh], RunArrays(self, arrays[0], arrays[1], values))  # type: ignore[arg-type]
+            self._run([*given, *fresh], RunArrays(self, given, fresh, values))
 
     @contextmanager
     def _memory(self, given: Sequence[Any]) -> Iterator[None]:
@@ -357,18 +344,18 @@ class CallSequence:
         self._moves = moves
         if not self._ready or any(s.repacks() for s in self._segments):
             self._segments = self._linked(where)
-            first, late = (self._segments[0], self._segments[1:]) if self._segments else (None, [])
-            self._late = [s for s in late if isinstance(s, _LateCheck)]
+            self._checks = [s for s in self._segments if isinstance(s, _IndexCheck)]
+            first = self._segments[0] if self._segments else None
             if (
                 isinstance(first, _NativeSegment)
                 and first.picks == list(range(self._given + len(self.plan.fresh)))
-                and len(self._late) == len(late)
+                and len(self._checks) == len(self._segments) - 1
             ):
                 self._direct = first.replay.run
             self._ready = True
         for segment in self._segments:
             segment.patch(where)
-        for check in self._late if self._direct is not None else ():
+        for check in self._checks:
             check.read(self)
 
     def _at(self, spot: Spot) -> int:
@@ -396,7 +383,7 @@ class CallSequence:
             if c is not None:
                 small = all(self.plan.spots[p].kind == "arena" for p in c.inputs)
                 of_check = c.host is not None and c.host.name == CHECK and small
-                out.append(_LoopSegment(c) if c.loop is not None else _LateCheck(c) if of_check else _NumpySegment(c))
+                out.append(_LoopSegment(c) if c.loop is not None else _IndexCheck(c) if of_check else _NumpySegment(c))
         return out
 
     # memory -------------------------------------------------------------------------------------------------------
@@ -409,10 +396,10 @@ class CallSequence:
 
 
 class RunArrays:
-    """The arrays of one run, for code that asks for them by place. `values`: of the symbols."""
+    """The arrays of one run, or where they are, for code that asks for them by place. `values`: of the symbols."""
 
     def __init__(
-        self, program: CallSequence, given: Sequence[TensorBuffer], fresh: Sequence[TensorBuffer], values: tuple[int, ...]
+        self, program: CallSequence, given: Sequence[TensorBuffer | int], fresh: Sequence[TensorBuffer | int], values: tuple[int, ...]
     ) -> None:
         self.program, self.given, self.fresh, self.values = program, given, fresh, values
 
@@ -427,7 +414,10 @@ class RunArrays:
             return self.program.cells[spot.at].buffer
         if spot.kind == "chunk":
             return self.program._chunks[spot.at]
-        return self.given[spot.at] if spot.kind == "given" else self.fresh[spot.at] if spot.kind == "fresh" else None
+        if spot.kind not in ("given", "fresh"):
+            return None
+        found = (self.given if spot.kind == "given" else self.fresh)[spot.at]
+        return adopted(self.spec(place), found) if isinstance(found, int) else found
 
     def array(self, place: int) -> Any:
         """A place as a NumPy array: its own memory on the host, else a copy."""
@@ -572,7 +562,7 @@ class _NumpySegment:
         return False
 
 
-class _LateCheck(_NumpySegment):
+class _IndexCheck(_NumpySegment):
     """A check of indices, whose numbers kernels leave in the arena."""
 
     def read(self, program: CallSequence) -> None:
@@ -580,6 +570,10 @@ class _LateCheck(_NumpySegment):
         assert program._arena is not None and program._arena.buffer is not None
         room, found = program._arena.buffer.array, [(program.specs[p], program.plan.spots[p].at) for p in self.call.inputs]
         self.numbers = [room[at : at + spec.nbytes].view(spec.dtype.np) for spec, at in found]
+
+    def run(self, program: CallSequence, addresses: list[int], arrays: RunArrays) -> None:
+        """As a segment among others."""
+        self.look()
 
     def look(self) -> None:
         """Raise OutOfRangeError where an index was outside."""

@@ -64,7 +64,8 @@ class JitOptions:
         argument_checks.one_of("jit", "tune", self.tune, MODES)
         argument_checks.one_of("jit", "shapes", self.shapes, SHAPES)
         argument_checks.one_of("jit", "numerics", self.numerics, get_args(Numerics))
-        argument_checks.check("jit", donate=self.donate, threads=self.threads, cache=self.cache, symbols=self.symbols, budget=self.budget)
+        given = {name: getattr(self, name) for name in ("donate", "threads", "cache", "symbols", "budget", "check")}
+        argument_checks.check("jit", **given)
         if not isinstance(self.frozen, bool):
             raise UsageError(f"jit(frozen={self.frozen!r}): say True where tensors from outside keep their contents, or False")
         if not isinstance(self.numpy, bool):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tilewright import search
 from tilewright.cli import main
 from tilewright.ir import UsageError
 
@@ -632,12 +633,33 @@ def test_compare_finds_the_first_wrong_node(monkeypatch: pytest.MonkeyPatch) -> 
     assert done.returncode == 0 and done.stdout.count("tensor(") == 2, done.stderr
 
 
+def test_compare_leaves_everything_as_it_was() -> None:
+    """Nodes with several results are compared as one; a compiled module is the module that was compiled."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.rows = nn.BatchNorm1d(6), nn.LayerNorm(6)
+
+        def forward(self, x: Any) -> Any:
+            x.add_(1)
+            return self.rows(self.norm(x)).sort()[0], x.split([2, 4], 1)[1].max(1)
+
+    model, x = Model(), torch.randn(5, 6)
+    before, state = x.clone(), copy.deepcopy(model.state_dict())
+    assert bridge.compare(model, x) is None and bridge.compare(compiled(model), x) is None
+    assert torch.equal(x, before) and all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+
+
 def test_tuned_kernels_are_used(tmp_path: Path, known_limits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measurements are counted, so that a busy machine makes as many of them."""
     monkeypatch.setenv("XDG_STATE_HOME", str(known_limits))
+    by_time = search.tune
+    monkeypatch.setattr(search, "tune", lambda kernel, budget, **how: by_time(kernel, trials=6, **how))
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8)).eval()
     x = torch.randn(16, 32)
     with torch.no_grad():
-        found = bridge.tune(model, x, budget="10s", cache=str(tmp_path / "tuned.db"))
+        found = bridge.tune(model, x, budget="2s", cache=str(tmp_path / "tuned.db"))
         assert found.kernels == 2 and found.tuned >= 1
         report = bridge.report()
         assert "exact" in report or "  program" in report  # where the whole is not faster with it, the program keeps what it had

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from tilewright import OutOfRangeError  # noqa: E402
 from tilewright.bridges import pytorch as bridge  # noqa: E402  # needs torch
 from tilewright.bridges.pytorch import training_calls  # noqa: E402
+from tilewright.tensor.capture import call_sequence  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -131,3 +133,22 @@ def test_other_releases_of_pytorch_call_training_graphs_their_way(arguments: lis
     monkeypatch.setattr(torch, "__version__", "2.15.0")
     found = compiled(gate, arguments)
     torch.testing.assert_close(found(*arguments), gate(*arguments))
+
+
+def test_addresses_are_enough_where_indices_are_checked_before_arrays_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that writes to its arguments checks its indices first, between kernels: nobody makes arrays of what it is given."""
+
+    def f(table: Any, places: Any, seen: Any) -> Any:
+        seen.add_(1)
+        return table[places] * seen
+
+    torch._dynamo.reset()
+    table, places, seen, expected = torch.randn(7, 3), torch.tensor([6, 0, -1]), torch.zeros(()), torch.zeros(())
+    ours = torch.compile(f, backend=bridge.backend)
+    ours(table, places, seen), f(table, places, expected)
+    with monkeypatch.context() as patch:
+        patch.setattr(call_sequence, "adopted", lambda *_: pytest.fail("an array was made of an address"))
+        torch.testing.assert_close(ours(table, places, seen), f(table, places, expected))
+        with pytest.raises(OutOfRangeError, match="index 7 is out of range for dimension 0 of 7"):
+            ours(table, places + 1, seen)
+    assert seen == expected == 2
