@@ -18,7 +18,6 @@ from ...opts.nests import Nest
 from ...program.program import Val
 from ..expr import NestEval
 from ..lowering import Lowering
-from ..passes.distribution import ROWS
 from ..storage import Assignment
 from .accumulators import Accumulators, fetch
 from .dot import flipped
@@ -36,7 +35,7 @@ def found(low: Lowering, n: Nest) -> type[Accumulators] | None:
 
 class _Scaled(Accumulators):
     """Accumulators of sums that have `scales` for each `size` neighbours along the lanes: what a subclass adds up of a group is multiplied
-    once. `lanes`: of a vector of sums; `piece`: how many neighbours are computed in one way."""
+    once. `lanes`: of a vector of sums; `piece`: how many neighbours are computed in one way; `woven`: groups that share a vector of sums."""
 
     def __init__(
         self, low: Lowering, n: Nest, ev: NestEval, combine: str, *, size: int, scales: Sequence[Node], lanes: int, piece: int
@@ -44,7 +43,8 @@ class _Scaled(Accumulators):
         assert ev.lane is not None
         super().__init__(low, n, NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, size)), combine)
         self.axis, self.size, self.scales, self.lanes = ev.lane, size, scales, lanes
-        self.together = self._together()
+        self.together, self.woven = self._together(), 1
+        self._sums: dict[tuple[tuple[str, int], ...], Val] = {}
         self.pieces = NestEval(low, n, vectors=Vectors(ev.regs, ev.lane, piece))
 
     def identity(self) -> Val:
@@ -56,6 +56,7 @@ class _Scaled(Accumulators):
         super().begin(carried)
         self.together.reset()
         self.pieces.reset()
+        self._sums.clear()
 
     def fetch(self, assignments: Sequence[Assignment]) -> None:
         """Ask for the lines that will be read where these groups are now."""
@@ -67,12 +68,29 @@ class _Scaled(Accumulators):
         return [{**asg, self.axis.name: asg[self.axis.name] * count + i} for i in range(count)]
 
     def step(self, acc: Val, asg: Assignment) -> Val:
-        """`acc` plus the products of a group."""
-        b, v = self.low.b, self.group(asg)
-        return b.op("fma", v, self.scale(asg), acc) if self.scales else b.op("add", acc, v)
+        """`acc` plus the products of a group; where several have their scales at once, plus those of all after the last: so what an iteration
+        waits for of the one before is one addition."""
+        b, (at, where) = self.low.b, self.block(asg)
+        if not self.scales:
+            return b.op("add", acc, self.group([asg]))
+        if self.together is self.ev:
+            return b.op("fma", self.group([asg]), self.scale(where, 0), acc)
+        if (at + 1) % self.woven:
+            return acc
+        key, first = tuple(sorted(where.items())), at + 1 - self.woven
+        sums, scale = self.group([self._group_at(where, first + i) for i in range(self.woven)]), self.scale(where, first)
+        before = self._sums.get(key)
+        self._sums[key] = b.op("mul", sums, scale) if before is None else b.op("fma", sums, scale, before)
+        return b.op("add", acc, self._sums[key]) if at == self.together.width - 1 else acc
 
-    def group(self, asg: Assignment) -> Val:
-        """The sum of a group before it is scaled, in vectors of `lanes`."""
+    def _group_at(self, where: Assignment, at: int) -> Assignment:
+        """A group of a block."""
+        lane = self.together.lane
+        assert lane is not None
+        return {**where, lane.name: where[lane.name] * self.together.width + at}
+
+    def group(self, groups: Sequence[Assignment]) -> Val:
+        """The sum of a group before it is scaled, or those of woven ones, in vectors of `lanes`."""
         raise NotImplementedError
 
     def _together(self) -> NestEval:
@@ -101,11 +119,12 @@ class _Scaled(Accumulators):
         wide = max(v.lanes for v in each)
         return reduce(lambda x, y: b.op("mul", x, y), (b.splat(v, wide) for v in each))
 
-    def scale(self, asg: Assignment) -> Val:
-        """The scale of a group, in every lane."""
-        b, (at, where) = self.low.b, self.block(asg)
-        v = self.products(where)
-        return b.shuffle(v, v, (at,) * self.lanes) if v.lanes == self.lanes > 1 else b.splat(b.extract(v, at), self.lanes)
+    def scale(self, where: Assignment, first: int) -> Val:
+        """The scales of woven groups of a block, from one on, each in their lanes."""
+        b, v, each = self.low.b, self.products(where), self.lanes // self.woven
+        if self.woven == 1 and v.lanes != self.lanes:
+            return b.splat(b.extract(v, first), self.lanes)
+        return b.shuffle(v, v, tuple(first + i // each for i in range(self.lanes)))
 
 
 class ScaledSums(_Scaled):
@@ -117,11 +136,11 @@ class ScaledSums(_Scaled):
         super().__init__(low, n, ev, combine, size=plan.size, scales=plan.scales, lanes=ev.width, piece=ev.width)
         self.plan = plan
 
-    def group(self, asg: Assignment) -> Val:
+    def group(self, groups: Sequence[Assignment]) -> Val:
         """The sum of a group before it is scaled, in vectors."""
         b = self.low.b
         total: Val | None = None
-        for here in self.in_pieces(asg):
+        for here in self.in_pieces(*groups):
             *rest, last = (b.splat(self.pieces.value(x, here), self.lanes) for x in self.plan.factors)
             first = reduce(lambda x, y: b.op("mul", x, y), rest)
             total = b.op("mul", first, last) if total is None else b.op("fma", first, last, total)
@@ -130,7 +149,9 @@ class ScaledSums(_Scaled):
 
 
 class ScaledDots(_Scaled):
-    """Products of bytes: an accumulator has a lane for each four of a group. `joined`: what `less` takes off several groups is one product."""
+    """Products of bytes: an accumulator has a lane for each four of a group. Where a group is several pieces that are computed in different ways
+    (the low halves of bytes, then the high ones), an instruction takes a piece of each of as many neighbouring groups, whose bytes mostly lie
+    side by side: `woven` groups share their accumulator's lanes, which hold as many fours of each."""
 
     def __init__(self, low: Lowering, n: Nest, ev: NestEval, combine: str) -> None:
         plan = scheduled_dot(low.sched, n, ev.lane)
@@ -138,98 +159,82 @@ class ScaledDots(_Scaled):
         piece = _alike(plan.a, ev.lane.axis)
         super().__init__(low, n, ev, combine, size=GROUP, scales=plan.scales, lanes=plan.row.n, piece=piece)
         self.plan = plan
-        several = self.together is not self.ev and 1 < self.together.width <= plan.row.n
-        self.joined = bool(several and plan.less and plan.scales and _has_rows(low, n, plan.b))
-        self._memo: dict[tuple[int, ...], Val] = {}
-        self._sums: dict[tuple[tuple[str, int], ...], Val] = {}
+        fits = self.together is not self.ev and GROUP // piece <= self.together.width and plan.row.n * piece >= GROUP
+        self.woven = GROUP // piece if fits and plan.scales else 1
+        self._memo: dict[tuple[int, ...], list[Val]] = {}
 
     def begin(self, carried: Sequence[Val]) -> None:
         """Before the steps of an iteration, to which that was carried: nothing else is known of the ones before."""
         super().begin(carried)
         self._memo.clear()
-        self._sums.clear()
 
-    def step(self, acc: Val, asg: Assignment) -> Val:
-        """`acc` plus the products of a group; where several have their scales at once, plus those of all after the last: so what an iteration
-        waits for of the one before is one addition."""
-        if not self.joined:
-            return super().step(acc, asg)
-        b, (at, where) = self.low.b, self.block(asg)
-        key = tuple(sorted(where.items()))
-        if at == 0:
-            scales, less = self.products(where), self._less(where)
-            spread = tuple(i * scales.lanes // less.lanes for i in range(less.lanes))
-            self._sums[key] = b.op("mul", scales if scales.lanes == less.lanes else b.shuffle(scales, scales, spread), less)
-        self._sums[key] = b.op("fma", self.group(asg), self.scale(asg), self._sums[key])
-        return b.op("add", acc, self._sums[key]) if at == self.together.width - 1 else acc
+    def group(self, groups: Sequence[Assignment]) -> Val:
+        """The sums of woven groups before they are scaled, converted."""
+        b, plan, name = self.low.b, self.plan, self.plan.row.name
+        right = self._pieces([self.ev.value(plan.b, g) for g in groups])
+        start = zero = b.const(0, int32, plan.row.n)
+        if plan.less:  # (a less than its byte: what that adds is the same for all rows of `a`)
+            for r in right:
+                start = b.dot(name, start, b.splat(b.const(plan.less, uint8), GROUP), r)
+            start = b.op("sub", zero, start)
+        for left, r in zip(self._left(groups), right, strict=True):
+            start = b.dot(name, start, left, r)
+        return b.op("cast", start, dtype=float32)
 
-    def _less(self, where: Assignment) -> Val:
-        """What `less` takes off each of a block of groups, in as many lanes a group as a row has for it."""
-        b, plan, lane = self.low.b, self.plan, self.together.lane
-        assert lane is not None
-        at = [{**where, lane.name: where[lane.name] * self.together.width + i} for i in range(self.together.width)]
-        each = [self._taken(self.ev.value(plan.b, a)) for a in at]
-        half = plan.row.n // 2
-        while len(each) > 1:
-            pairs = list(zip(each[::2], each[1::2]))
-            n, count = each[0].lanes, plan.row.n // half // 2
-            first = [i for g in range(count) for i in range(2 * half * g, 2 * half * g + half)]
-            second = [i + half for i in first]
-            each = [
-                b.op("add", b.shuffle(x, y, (*first, *(n + i for i in first))), b.shuffle(x, y, (*second, *(n + i for i in second))))
-                for x, y in pairs
-            ]
-            half //= 2
-        return b.op("cast", each[0], dtype=float32)
+    def _pieces(self, groups: list[Val], span: int = GROUP) -> list[Val]:
+        """The bytes of groups by pieces: the first of each, then the second of each, and so on. `span`: of neighbours that stay together."""
+        half, found = len(groups) // 2, []
+        for first in (0, span // 2) if half else ():
+            picks = tuple(i for at in range(first, 2 * GROUP, span) for i in range(at, at + span // 2))
+            order = sorted(range(GROUP), key=lambda k: (picks[k] % GROUP // span, picks[k] // GROUP, k))
+            each = [self.low.b.shuffle(x, y, tuple(picks[k] for k in order)) for x, y in zip(groups[:half], groups[half:])]
+            found += self._pieces(each, span // 2)
+        return found or groups
 
-    def _taken(self, right: Val) -> Val:
-        """What `less` takes off a group, in a lane for each four."""
-        b, plan = self.low.b, self.plan
-        start = b.const(0, int32, plan.row.n)
-        return b.op("sub", start, b.dot(plan.row.name, start, b.splat(b.const(plan.less, uint8), GROUP), right))
-
-    def group(self, asg: Assignment) -> Val:
-        """The sum of a group before it is scaled, converted."""
-        b, plan = self.low.b, self.plan
-        right = self.ev.value(plan.b, asg)
-        start = b.const(0, int32, plan.row.n)
-        if plan.less and not self.joined:  # a less than its byte: what that adds is the same for all rows of `a`
-            start = self._taken(right)
-        return b.op("cast", b.dot(plan.row.name, start, self._left(asg), right), dtype=float32)
-
-    def _left(self, asg: Assignment) -> Val:
-        """The bytes of a group of `a`."""
-        key = tuple(asg[name] for name in self.ev.depends(self.plan.a))
+    def _left(self, groups: Sequence[Assignment]) -> list[Val]:
+        """The bytes of `a` in woven groups, a vector for each piece; of one group they are one vector."""
+        key = tuple(g[name] for g in groups for name in self.ev.depends(self.plan.a))
         out = self._memo.get(key)
         if out is None:
-            each = [self._bytes(self.plan.a, piece) for piece in self.in_pieces(asg)]
-            while len(each) > 1:
-                each = [self.low.b.shuffle(x, y, tuple(range(2 * x.lanes))) for x, y in zip(each[::2], each[1::2])]
-            out = self._memo[key] = each[0]
+            each = [self._bytes(self.plan.a, at) for at in zip(*(self.in_pieces(g) for g in groups))]
+            out = self._memo[key] = each if len(groups) > 1 else [self._joined(each)]
         return out
 
-    def _bytes(self, x: Node, asg: Assignment) -> Val:
-        """Some of them: `a` computed in bytes, which hold all that it comes by."""
-        b = self.low.b
+    def _joined(self, parts: Sequence[Val]) -> Val:
+        """Vectors one behind the other."""
+        each = list(parts)
+        while len(each) > 1:
+            each = [self.low.b.shuffle(x, y, tuple(range(2 * x.lanes))) for x, y in zip(each[::2], each[1::2])]
+        return each[0]
+
+    def _bytes(self, x: Node, places: Sequence[Assignment]) -> Val:
+        """`a` in a piece of each of some groups, computed in bytes, which hold all that it comes by."""
+        b, lanes = self.low.b, self.pieces.width * len(places)
         if x.op == "cast":
-            v = b.splat(self.pieces.value(x.src[0], asg), self.pieces.width)
+            v = self._read(x.src[0], places)
             return v if v.dtype is uint8 else flipped(b, v, uint8)
         if x.op == "const":
-            return b.const(x.arg, uint8, self.pieces.width)
-        first = self._bytes(x.src[0], asg)
-        if x.op == "shr":
-            count = self.pieces.value(x.src[1], asg)
-            if same_in_groups(x.src[1], self.axis.axis, self.pieces.width):
-                count = b.extract(count, 0)
-            return b.op("shr", first, b.splat(b.op("cast", count, dtype=uint8), self.pieces.width))
-        return b.op(x.op, first, self._bytes(x.src[1], asg))
+            return b.const(x.arg, uint8, lanes)
+        first = self._bytes(x.src[0], places)
+        if x.op != "shr":
+            return b.op(x.op, first, self._bytes(x.src[1], places))
+        counts = [b.op("cast", self.pieces.value(x.src[1], at), dtype=uint8) for at in places]
+        if same_in_groups(x.src[1], self.axis.axis, self.pieces.width):
+            counts = [b.extract(v, 0) for v in counts]
+            if len({*counts}) == 1:
+                return b.op("shr", first, b.splat(counts[0], lanes))
+        return b.op("shr", first, self._joined([b.splat(v, self.pieces.width) for v in counts]))
 
-
-def _has_rows(low: Lowering, n: Nest, shared: Node) -> bool:
-    """Whether a loop around the sum, of known length and in one work item, goes over rows that share an operand: what depends on it alone
-    is computed in a loop before them then."""
-    rows = [p for p in low.sched.loops(n) if p.axis in n.axes and p.kind != "grid"][-1:]
-    return any(isinstance(p.trips, int) and p.trips >= ROWS and p.axis not in axes_of(shared) and not low.masked(p.axis) for p in rows)
+    def _read(self, load: Node, places: Sequence[Assignment]) -> Val:
+        """Pieces of memory: by one load where they lie side by side."""
+        ev, width = self.pieces, self.pieces.width
+        if len(places) > 1 and self.low.staged(load_parts(load)[0].name, self.n) is None:
+            mem, address, _, invariant = ev.locate(load)
+            at = [ev.placed(address, place) for place in places]
+            base, first, _, _ = at[0]
+            if all((node, c, lane, left) == (base, first + i * width, 1, []) for i, (node, c, lane, left) in enumerate(at)):
+                return self.low.load(mem, base, first, width * len(places), None, invariant)
+        return self._joined([self.low.b.splat(ev.value(load, place), width) for place in places])
 
 
 def _alike(a: Node, axis: Node) -> int:

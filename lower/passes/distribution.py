@@ -22,10 +22,12 @@ ROWS = 8
 """Rows from which a loop before them pays."""
 DIVISION = 6
 """Additions that a unit does in the time of a division or a root."""
+COSTLY = {"dot": 3}
+"""The same of an instruction that adds products, by name."""
 PLACES: dict[str, Callable[[Sequence[int]], int]] = {"add": sum, "mul": prod, "min": min}
 """What bounds of blocks are computed by."""
 SPARED = 4
-"""Operations that each vector which is kept has to spare."""
+"""Operations that each vector which is kept has to spare, but for as many as are no longer loaded."""
 LINE = 64
 """Bytes at which arrays in scratch begin."""
 
@@ -131,8 +133,9 @@ class _Distribution:
         stays = _behind((v for v in read if v not in kept), common)
         kept = [v for v in kept if v not in stays and common[v].op not in ACCESSES | FREE]
         stays |= _behind((v for v in read if v not in kept), common)
-        spared = sum(_weight(s) for v, s in common.items() if v not in stays)
-        if kept and spared >= SPARED * len(kept):
+        gone = [(v, s) for v, s in common.items() if v not in stays]
+        loads = sum(v.lanes > 1 for v, s in gone if s.op in ACCESSES)
+        if kept and sum(_weight(s) for _, s in gone) >= SPARED * max(1, len(kept) - loads):
             column.kept = kept
 
     def _before(self, column: _Column) -> list[Stmt]:
@@ -211,7 +214,7 @@ def _behind(roots: Iterator[Val] | Sequence[Val], common: dict[Val, Instr]) -> s
 
 
 def _weight(s: Instr) -> int:
-    return 0 if s.out is None or s.out.lanes == 1 or s.op in FREE | ACCESSES else DIVISION if s.op in DIVIDES else 1
+    return 0 if s.out is None or s.out.lanes == 1 or s.op in FREE | ACCESSES else COSTLY.get(s.op, DIVISION if s.op in DIVIDES else 1)
 
 
 def _held(v: Val) -> DType:

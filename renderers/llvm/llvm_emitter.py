@@ -141,7 +141,7 @@ class LlvmEmitter:
         """Indices of single lanes, by the vector, the lane, and whether a mask of the vector counts."""
         self.written: set[str] = set()
         self.tables: dict[int, tuple[str, Any]] = {}
-        self.fields: dict[int, tuple[str, int, int]] = {}
+        self.small: set[int] = set()
         """Values that are functions of four bits: the operand that has these, and what each of sixteen makes."""
 
     # text -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ...targets.instructions import BY_NAME
 from .division import divmod_, fdiv, quot, root_guess, scale2, unsupported
 from .llvm_emitter import SCALAR, LlvmEmitter, constant, splat, suffix, type_of, vector
 from .llvm_emitter import splat as constant_splat
-from .tables import both_halves, looked_up, note_field, note_mask
+from .tables import looked_up, note_bytes, note_mask, small
 
 # llvm half ------------------------------------------------------------------------------------------------------------
 #
@@ -203,16 +203,18 @@ def lane_insert(e: LlvmEmitter, s: Instr) -> str:
 
 
 def lane_shuffle(e: LlvmEmitter, s: Instr) -> str:
-    """Lanes of one vector or two, in another order. One lane in all of them is looked up: of a shuffle, LLVM makes two instructions."""
+    """Lanes of one vector or two, in another order. Those of one that go from half to half are looked up: of such a shuffle, LLVM makes two
+    instructions."""
     a, b = s.args
-    if a.dtype is float32 and a.lanes == len(s.picks) == 8 and 0 < s.picks[0] < 8 and len({*s.picks}) == 1 and "avx2" in e.target.features:
+    picks, x = ", ".join(f"i32 {i}" for i in s.picks), e.of(a)
+    crosses = max(s.picks) < a.lanes and any(i and i // 4 != at // 4 for at, i in enumerate(s.picks))
+    if a.dtype is float32 and a.lanes in (4, 8) and len(s.picks) == 8 and crosses and "avx2" in e.target.features:
         name = "@llvm.x86.avx2.permps"
         e.declare(name, f"declare <8 x float> {name}(<8 x float>, <8 x i32>)")
-        return e.emit(f"call <8 x float> {name}(<8 x float> {e.of(a)}, <8 x i32> splat (i32 {s.picks[0]}))")
-    if (halves := both_halves(e, s)) is not None:
-        return halves
-    picks = ", ".join(f"i32 {i}" for i in s.picks)
-    return e.emit(f"shufflevector {type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)}, <{len(s.picks)} x i32> <{picks}>")
+        if a.lanes == 4:
+            x = e.emit(f"shufflevector <4 x float> {x}, <4 x float> poison, <8 x i32> <{', '.join(f'i32 {i % 4}' for i in range(8))}>")
+        return e.emit(f"call <8 x float> {name}(<8 x float> {x}, <8 x i32> <{picks}>)")
+    return e.emit(f"shufflevector {type_of(a)} {x}, {type_of(b)} {e.of(b)}, <{len(s.picks)} x i32> <{picks}>")
 
 
 _BINARY = {
@@ -244,7 +246,7 @@ def _binary(e: LlvmEmitter, s: Instr) -> str:
     if opcode is None:
         raise unsupported(s)
     note_mask(e, s)
-    note_field(e, s)
+    note_bytes(e, s)
     return looked_up(e, s) or e.emit(f"{opcode} {type_of(a)} {e.of(a)}, {e.of(b)}")
 
 
@@ -432,9 +434,20 @@ def _dot(e: LlvmEmitter, s: Instr) -> str:
     right = e.emit(f"bitcast {type_of(b)} {e.of(b)} to {ty}")
     full = f"@llvm.{row.llvm}"
     if row.halves == 2:
-        return _dot_halves(e, acc, full, ty, left, right)
+        return _dot_pairs(e, s, full, ty) if small(e, a) and a.lanes > row.k else _dot_halves(e, acc, full, ty, left, right)
     e.declare(full, f"declare {type_of(acc)} {full}({type_of(acc)}, {ty}, {ty})")
     return e.emit(f"call {type_of(acc)} {full}({type_of(acc)} {e.of(acc)}, {ty} {left}, {ty} {right})")
+
+
+def _dot_pairs(e: LlvmEmitter, s: Instr, full: str, ty: str) -> str:
+    """Groups of four bytes, of which those of `a` have no sign bit: products by pairs, and then their sums by pairs."""
+    acc, a, b = s.args
+    joined = "@llvm.x86.avx2.pmadd.ub.sw" if a.lanes == 32 else "@llvm.x86.avx512.pmaddubs.w.512"
+    e.declare(joined, f"declare {ty} {joined}({type_of(a)}, {type_of(b)})")
+    e.declare(full, f"declare {type_of(acc)} {full}({ty}, {ty})")
+    twos = e.emit(f"call {ty} {joined}({type_of(a)} {e.of(a)}, {type_of(b)} {e.of(b)})")
+    fours = e.emit(f"call {type_of(acc)} {full}({ty} {twos}, {ty} splat (i16 1))")
+    return e.emit(f"add {type_of(acc)} {e.of(acc)}, {fours}")
 
 
 def _dot_halves(e: LlvmEmitter, acc: Val, full: str, ty: str, left: str, right: str) -> str:

@@ -1,6 +1,5 @@
 """What is taken out of bytes by constants. Floats of four bits: what constants make of `x & 15` is a table of sixteen numbers, and one
-permutation of AVX-512 looks all lanes up. Halves of bytes: the low ones of a vector and the high ones beside them are one shift of the
-vector that is loaded twice, with AVX2, where each would be shifted and joined."""
+permutation of AVX-512 looks all lanes up. Bytes below 128: products of two fit 16 bits together, which one instruction of AVX2 adds."""
 
 from __future__ import annotations
 
@@ -11,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtypes import float32, int32, uint8
-from ...program.program import Instr
+from ...program.program import Instr, Val
 from .llvm_emitter import LlvmEmitter, constant
 
 LANES = 16
-HALF = 16
-"""Bytes of half a register."""
+SIGN = 128
 _SPLAT = re.compile(r"splat \((?:i(?:8|32) (-?\d+)|float 0x([0-9A-F]{16}))\)")
 _OPS: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
@@ -32,33 +30,17 @@ def note_mask(e: LlvmEmitter, s: Instr) -> None:
             e.tables[s.out.id] = e.of(x), np.arange(LANES) & int(mask)
 
 
-def note_field(e: LlvmEmitter, s: Instr) -> None:
-    """Remember bytes that are shifted by a constant, and what is cut to some of their own bits then."""
-    x, m = s.args
-    number = _constant(e.of(m)) if x.dtype is uint8 and x.lanes == HALF and "avx2" in e.target.features else None
-    if s.out is None or number is None:
-        return
-    source, count, mask = e.fields.get(x.id, (e.of(x), 0, 255))
-    if s.op == "shr" and mask == 255 and not count and number < 8:
-        e.fields[s.out.id] = source, int(number), 255 >> int(number)
-    elif s.op == "and":
-        e.fields[s.out.id] = source, count, mask & int(number)
+def note_bytes(e: LlvmEmitter, s: Instr) -> None:
+    """Remember bytes that are cut by a constant so that they have no sign bit."""
+    numbers = [_constant(e.of(a)) for a in s.args] if s.out is not None and s.op == "and" and s.out.dtype is uint8 else []
+    if s.out is not None and any(n is not None and 0 <= n < SIGN for n in numbers):
+        e.small.add(s.out.id)
 
 
-def both_halves(e: LlvmEmitter, s: Instr) -> str | None:
-    """Two fields of the same bytes side by side, in one vector; None where it is no such pair."""
-    found = [e.fields.get(a.id) for a in s.args]
-    if s.out is None or s.picks != tuple(range(2 * HALF)) or None in found:
-        return None
-    (source, one, first), (other, two, second) = (f for f in found if f is not None)
-    if source != other or first != second:
-        return None
-    twice = e.emit(
-        f"shufflevector <{HALF} x i8> {source}, <{HALF} x i8> poison, <32 x i32> <{', '.join(f'i32 {i % HALF}' for i in range(32))}>"
-    )
-    words = e.emit(f"bitcast <32 x i8> {twice} to <4 x i64>")
-    moved = e.emit(f"lshr <4 x i64> {words}, <i64 {one}, i64 {one}, i64 {two}, i64 {two}>")
-    return e.emit(f"and <32 x i8> {e.emit(f'bitcast <4 x i64> {moved} to <32 x i8>')}, splat (i8 {first})")
+def small(e: LlvmEmitter, v: Val) -> bool:
+    """Whether unsigned bytes are known to have no sign bit: products of two of them by signed bytes fit 16 bits together."""
+    number = _constant(e.of(v))
+    return v.id in e.small or (number is not None and 0 <= number < SIGN)
 
 
 def looked_up(e: LlvmEmitter, s: Instr) -> str | None:

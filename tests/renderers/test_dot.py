@@ -27,14 +27,16 @@ WAYS = [pytest.param(run, id="llvm"), pytest.param(run_text.c, id="c"), pytest.p
 TARGET = {"avx512vnni": "cascadelake", "avx512bf16": "znver5", "avxvnni": "alderlake", "avx512": "skylake-avx512", "avx2": "haswell"}
 
 
-def one_dot(row: Instruction, threads: int = 1, groups: int = 1) -> Program:
-    """y[item] = dot(c[item], a[item], b[item]), an item a group or its threads; `groups` of k elements in a."""
+def one_dot(row: Instruction, threads: int = 1, groups: int = 1, bits: int | None = None) -> Program:
+    """y[item] = dot(c[item], a[item], b[item]), an item a group or its threads; `groups` of k elements in a; `bits`: those that a may have."""
     sizes = {"c": (row.c, row.n), "a": (row.a, groups * row.k), "b": (row.b, row.n * row.k)}
     params = [Param(name, d, (ITEMS * n,), "in") for name, (d, n) in sizes.items()] + [Param("y", row.c, (ITEMS * row.n,), "out")]
     b = Builder()
     with b.phase(const(ITEMS if threads == 1 else 1), (), threads) as phase:
         at = phase.item if phase.thread is None else phase.thread
         args = [b.load(Mem("param", i, d, align=d.size), b.op("mul", at, b.const(n)), n) for i, (d, n) in enumerate(sizes.values())]
+        if bits is not None:
+            args[1] = b.op("and", args[1], b.const(bits, row.a, args[1].lanes))
         b.store(Mem("param", 3, row.c, align=row.c.size), b.op("mul", at, b.const(row.n)), b.dot(row.name, *args))
     return Program("dots", tuple(params), (), [phase])
 
@@ -56,6 +58,23 @@ def by_elements(row: Instruction, x: dict[str, Any]) -> Any:
     c, b = x["c"].reshape(ITEMS, -1), x["b"].reshape(ITEMS, row.n, row.k).tolist()
     a = np.broadcast_to(x["a"].reshape(ITEMS, -1, row.k), (ITEMS, row.n, row.k)).tolist()
     return np.array([row.step(c[i, j].item(), a[i][j], b[i][j]) for i in range(ITEMS) for j in range(row.n)], row.c.np)
+
+
+@pytest.mark.parametrize("name", ["vpmaddwd", "vpmaddwd256"])
+@pytest.mark.parametrize("most", [127, 128])
+def test_bytes_without_a_sign_are_multiplied_in_pairs(name: str, most: int) -> None:
+    """Sums of two products fit 16 bits then: the largest by the least too. Any other byte takes both of its halves apart."""
+    row = instructions.BY_NAME[name]
+    program, x = one_dot(row, 1, row.n, most), {**operands(row, 5, row.n)}
+    x["a"][:], x["b"][: row.n * row.k], x["b"][row.n * row.k :] = most, -128, 127
+    want = (x["c"].reshape(-1, 1) + (x["a"].astype(int) * x["b"]).reshape(-1, row.k)).sum(1, keepdims=True) - 3 * x["c"].reshape(-1, 1)
+    got = np.zeros(ITEMS * row.n, row.c.np)
+    if row.flag in targets.host().features:
+        run(program, [*x.values(), got], target=targets.host())
+        assert (got == (want.ravel() + 2**31) % 2**32 - 2**31).all()
+    target = targets.named(TARGET[row.flag])
+    text, _ = compile_for(target, render(program, target))
+    assert text.count("vpmaddubsw") == (most == 127)
 
 
 @rows

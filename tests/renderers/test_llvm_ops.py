@@ -413,25 +413,6 @@ def test_floats_of_four_bits_are_looked_up() -> None:
         assert text.count("vperm") == tables and ("cvtdq2ps" in text) == (not tables)
 
 
-@pytest.mark.parametrize(("low", "high", "mask"), [(0, 4, 15), (4, 0, 15), (2, 6, 3), (6, 4, 48), (1, 1, 255)])
-def test_two_fields_of_bytes_are_one_shift(low: int, high: int, mask: int) -> None:
-    """Bits of the next byte do not come in, whatever the mask."""
-
-    def body(k: Builder, x: Val) -> Val:
-        half = k.shuffle(x, x, tuple(range(16)))
-        both = (k.op("and", k.op("shr", half, k.const(n, dtypes.uint8, 16)), k.const(mask, dtypes.uint8, 16)) for n in (low, high))
-        return k.shuffle(*both, tuple(range(32)))
-
-    a = rng.permutation(np.repeat(np.arange(256, dtype=np.uint8), 2))
-    first = a.reshape(-1, 32)[:, :16]
-    want = np.concatenate([(first >> low) & mask, (first >> high) & mask], 1).astype(np.uint8)
-    for target in TARGETS[:3]:
-        check(body, [a], want.ravel(), 32, target)
-    at = targets.named("haswell")
-    text, _ = compile_for(at, render(elementwise(["uint8"], "uint8", 32, 64, body, at.features), at))
-    assert text.count("vpsrlvq") == (low != high and mask < 48)
-
-
 def test_a_lane_in_all_lanes_is_one_instruction() -> None:
     a = values("float32")[:64]
     for lane in range(8):
