@@ -16,7 +16,7 @@ from ..files.strict import canon
 from ..ir.errors import CacheError
 from .file_check import CacheWarning
 from .keys import Key
-from .rows import Row, current_schedule, now
+from .rows import Row, now
 from .version import tool_version
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def choice(cache: Cache, program: str, key: Key) -> ProgramChoice | None:
     """The newest choice of a program for a kernel; None where there is none, or the cache's answer is not the one it was about."""
     rows = _rows(cache, program, key)
     answer = cache.best(key) if rows else None
-    return None if answer is None else _about(rows, answer.schedule)
+    return None if answer is None else _about(rows, answer.opts)
 
 
 def choice_about(cache: Cache, program: str, key: Key, winner: str) -> ProgramChoice | None:
     """The newest choice of a program about one answer of the cache, which may be its answer no more."""
-    return _about(_rows(cache, program, key), current_schedule(winner))
+    return _about(_rows(cache, program, key), winner)
 
 
 def keep(cache: Cache, rows: Iterable[Row]) -> None:
@@ -76,9 +76,9 @@ def _rows(cache: Cache, program: str, key: Key) -> list[Row]:
 
 
 def _about(rows: list[Row], winner: str) -> ProgramChoice | None:
-    about = [r for r in rows if isinstance(said := r.facts.get(_WINNER), str) and current_schedule(said) == winner]
+    about = [r for r in rows if isinstance(said := r.facts.get(_WINNER), str) and said == winner]
     newest = max(about, key=lambda r: (r.when, r.digest), default=None)
-    return None if newest is None else ProgramChoice(newest.schedule, winner)
+    return None if newest is None else ProgramChoice(newest.opts, winner)
 
 
 def row_of(

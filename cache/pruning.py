@@ -115,14 +115,14 @@ def _of_key(measured: Sequence[Row], tool: str, rules: PruneRules) -> tuple[dict
     everything = {r.digest: r for r in measured}
     best = answers(measured)
     present = next((i for i, r in enumerate(best) if r.tool_version == tool), None)
-    answering = {r.schedule for r in best[: BEST if present is None else present + 1]}
-    among = {r.schedule for r in best[:BEST]}
+    answering = {r.opts for r in best[: BEST if present is None else present + 1]}
+    among = {r.opts for r in best[:BEST]}
     old = {r.digest for r in measured if r.tool_version != tool and not r.pinned}
     out = {
         "superseded": everything.keys() - _speaking(measured),
-        "old-tools": {d for d in old if everything[d].schedule not in answering},
+        "old-tools": {d for d in old if everything[d].opts not in answering},
         # where there are only failures, a search should not begin with them again
-        "tried": {d for d, r in everything.items() if best and r.schedule not in among and not r.pinned},
+        "tried": {d for d, r in everything.items() if best and r.opts not in among and not r.pinned},
     }
     for name, digests in out.items():
         old_enough = {d for d in digests if rules.before is None or everything[d].when < rules.before}
@@ -138,7 +138,7 @@ def _speaking(measured: Sequence[Row]) -> set[str]:
     checked one, and pins. Of those measured here and of those from elsewhere."""
     schedules: dict[str, list[Row]] = defaultdict(list)
     for r in sorted(measured, key=lambda r: (r.when, r.digest)):
-        schedules[r.schedule].append(r)
+        schedules[r.opts].append(r)
     keep: set[str] = set()
     for of_one in schedules.values():
         keep.update(r.digest for r in of_one if r.pinned)

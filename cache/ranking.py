@@ -17,7 +17,7 @@ from typing import Any
 from .file_check import CacheWarning
 from .keys import Key
 from .objective_types import ENERGIES, FRONTS, OBJECTIVES, TIME
-from .rows import Row, current_schedule
+from .rows import Row
 
 
 def energy_of(row: Row) -> Mapping[str, Any]:
@@ -91,7 +91,7 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
     Warns where what somebody pinned failed since, for something else answers then."""
     schedules: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda r: (r.when, r.digest)):
-        schedules.setdefault(row.schedule, []).append(row)
+        schedules.setdefault(row.opts, []).append(row)
     ended = _ended(schedules.values())
     found = []
     beaten: dict[str, list[tuple[int, str]]] = {}
@@ -109,7 +109,7 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
         latest = [r for r in (local or measured) if r.t_med is not None][-1]
         found.append((best, latest))
         for loser in best.facts.get("beat", ()):
-            beaten.setdefault(current_schedule(loser), []).append((_ORDER[standing(best, elsewhere=elsewhere)], best.when))
+            beaten.setdefault(loser, []).append((_ORDER[standing(best, elsewhere=elsewhere)], best.when))
 
     def order(pair: tuple[Row, Row]) -> tuple[bool, int, bool, float, float, float, str]:
         best, latest = pair
@@ -117,7 +117,7 @@ def answers(rows: Iterable[Row], *, elsewhere: bool = False) -> list[Row]:
         made_small = latest.t_med if best.objective in (TIME, *FRONTS) else value_of(latest, best.objective)
         rank = _ORDER[standing(best, elsewhere=elsewhere)]
         # side by side is more than two times of different moments; what a row from elsewhere says of ours does not count
-        lost = any(by <= rank and when > best.when for by, when in beaten.get(best.schedule, ()))
+        lost = any(by <= rank and when > best.when for by, when in beaten.get(best.opts, ()))
         chosen = best.pinned and not elsewhere
         return not chosen, rank, lost, made_small, latest.t_med, latest.t_min or latest.t_med, best.digest
 

@@ -32,7 +32,6 @@ PROVISIONAL = "provisional"
 """The field of a provenance that says: the best so far of a search that went on. It answers until that search's own answer is there."""
 TREE = "sizes"
 """The field of a provenance that holds trees of sizes (`cache.size_tree`)."""
-_RENAMED = {"seed_opts": "start_opts", "seed_value": "start_value"}
 MAX_TEXT = 1 << 18
 """Characters in a field of JSON text."""
 MAX_NAME = 1 << 12
@@ -121,7 +120,7 @@ class Row:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The provenance, decoded; what older versions called otherwise has its name of today."""
+        """The provenance, decoded."""
         return _facts(self.provenance)
 
     @property
@@ -142,11 +141,6 @@ class Row:
     def unpinned(self, run_id: str) -> Row:
         """The same measurement as one of another run that nobody chose by hand."""
         return replace(self, run_id=run_id, provenance=canon({k: v for k, v in json.loads(self.provenance).items() if k != PINNED}))
-
-    @property
-    def schedule(self) -> str:
-        """`opts` with the names that options have today: rows are of one schedule where these are equal."""
-        return current_schedule(self.opts)
 
     def marked(self, imported: bool) -> Row:
         """The same row as one that came with a bundle, or as one that did not."""
@@ -182,7 +176,7 @@ TYPES: dict[str, tuple[type, bool]] = {
 
 @functools.lru_cache(maxsize=4096)
 def _facts(text: str) -> Mapping[str, Any]:
-    return MappingProxyType({_RENAMED.get(k, k): v for k, v in json.loads(text).items()})
+    return MappingProxyType(json.loads(text))
 
 
 def objective_in(provenance: str) -> str:
@@ -232,13 +226,6 @@ def scalar_text(value: Any) -> str:
 @functools.lru_cache(maxsize=4096)
 def _nested(field: str, text: str) -> str:
     return canon(parse(text, f"row, field {field}", CacheError))
-
-
-def current_schedule(opts: str) -> str:
-    """A row's text of options with the names that options have today."""
-    from ..opts import current_text
-
-    return current_text(opts)
 
 
 def check(row: Row, what: str = "row") -> Row:

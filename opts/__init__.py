@@ -6,7 +6,7 @@ from . import options as _options  # noqa: F401  (makes the options known)
 from .actions import actions, apply_cached
 from .apply_options import apply
 from .fitted import fits
-from .opt import Opt, Opts, current_text, dumps, opt, parse, short
+from .opt import Opt, Opts, dumps, opt, parse, short
 from .registry import OPTIONS
 from .schedule import Scheduled
 from .schedule_text import ShownSchedule, nest_lines
@@ -22,7 +22,6 @@ __all__ = [
     "actions",
     "apply",
     "apply_cached",
-    "current_text",
     "dumps",
     "fits",
     "nest_lines",

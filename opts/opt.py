@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
 from typing import Any
 
 from ..ir.errors import OptError
 from . import short_form
-from .old_options import OLD_OPTIONS, renamed
 from .syntax import SET, SYNTAX, Scalar, Syntax
 
 SCHEMA = 1
@@ -32,8 +30,6 @@ class Opt:
         if syntax is None:
             near = get_close_matches(self.op.upper(), SYNTAX, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            if self.op in OLD_OPTIONS:
-                hint = f": it is an option of an earlier version, now {OLD_OPTIONS[self.op].instead}"
             raise OptError(f"unknown option {self.op!r}{hint} (options: {', '.join(s for s in SYNTAX if s != SET.name)})")
         if not isinstance(self.on, str) or not self.on:
             raise OptError(f"{self.op}: name the axis, loop or tensor it acts on")
@@ -115,7 +111,7 @@ def opt(op: str, on: str, arg: Any = None, **fields: Scalar) -> Opt:
 
 def parse(text: str | Sequence[Any]) -> Opts:
     """Options from a text in short form (`Um8 Pn`, `UPCAST(m, 8)`) or JSON, or from the decoded list of JSON; OptError
-    says which entry is wrong. In JSON options of earlier versions are read as those that took their place (`old_options`)."""
+    says which entry is wrong."""
     if not isinstance(text, str):
         data: Any = text
     elif not short_form.is_json(text):
@@ -128,7 +124,7 @@ def parse(text: str | Sequence[Any]) -> Opts:
     if not isinstance(data, (list, tuple)):
         raise OptError('options must be a list such as [["TILE", "k", 256]]')
     out = []
-    for i, item in enumerate(renamed(data), 1):
+    for i, item in enumerate(data, 1):
         if isinstance(item, Opt):
             out.append(item)
             continue
@@ -146,15 +142,6 @@ def parse(text: str | Sequence[Any]) -> Opts:
 def dumps(opts: Iterable[Opt]) -> str:
     """Compact JSON text; `parse` gives the same options back."""
     return json.dumps([o.json for o in opts], separators=(",", ":"))
-
-
-@lru_cache(maxsize=4096)
-def current_text(text: str) -> str:
-    """The canonical JSON of a schedule with the names of today; `text` itself where it has no others. Rows of the cache are the same
-    schedule where these texts are."""
-    if not any(f'"{name}"' in text for name in OLD_OPTIONS):
-        return text
-    return json.dumps([o.json for o in parse(text)], sort_keys=True, separators=(",", ":"))
 
 
 def short(opts: Iterable[Opt]) -> str:

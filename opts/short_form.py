@@ -14,7 +14,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..ir.errors import OptError
-from .old_options import OLD_OPTIONS
 from .syntax import FLAG, SYNTAX, Scalar, Syntax
 
 NONE = "(none)"
@@ -93,8 +92,6 @@ def _one(text: str) -> Plain | None:
     call = _CALL.fullmatch(text)
     if call is not None and call[1].upper() in SYNTAX:
         return _call(SYNTAX[call[1].upper()], call[2])
-    if call is not None and call[1].upper() in OLD_OPTIONS:
-        raise OptError(f"{text[:60]} is an option of an earlier version, now {OLD_OPTIONS[call[1].upper()].instead}")
     for syntax in sorted(SYNTAX.values(), key=lambda s: -len(s.letter)):
         m = _pattern(syntax).fullmatch(text) if text.startswith(syntax.letter) else None
         if m is None:
@@ -177,8 +174,6 @@ def _call(syntax: Syntax, inside: str) -> Plain | None:
 def _hint(text: str) -> str:
     """What may be meant by a word that is no option: one of its letter, or one whose name begins so."""
     letters = "".join(itertools.takewhile(str.isupper, text))
-    if letters in OLD_OPTIONS:
-        return f"; {letters} is an option of an earlier version, now {OLD_OPTIONS[letters].instead}"
     known = next(_by_letter(letters), None)
     if known is None:
         named = next((s for s in SYNTAX.values() if len(letters) > 1 and s.letter and s.name.startswith(letters)), None)

@@ -53,7 +53,7 @@ def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
 
 def opts_of(row: Row, names: Canonical) -> Opts:
     """A row's options in the names of a kernel. Raises OptError for names that it lacks."""
-    return opts_from(row.schedule, names)
+    return opts_from(row.opts, names)
 
 
 def opts_from(text: str, names: Canonical) -> Opts:

@@ -131,8 +131,8 @@ class CacheRecorder:
             if row.objective != TIME and row.outcome in FAILED:
                 # whatever was being made small: who asks for the fastest must hear of it too
                 self._rows.append(self._row(measurement, strategy, verified=False, start_s=None, more={OBJECTIVE: TIME}))
-            if row.outcome == "ok" and row.schedule in self.earlier:
-                self._met.add(row.schedule)
+            if row.outcome == "ok" and row.opts in self.earlier:
+                self._met.add(row.opts)
         if self.clock() - self._written >= self.cache.rows_wait_s and self.clock() >= self._next:
             self.flush()
 

@@ -211,7 +211,7 @@ class KernelTask:
                 **({OBJECTIVE: self.key.objective} if self.key.objective != TIME else {}),
                 **(facts or {}),
             },
-            earlier={row.schedule for row in answers},
+            earlier={row.opts for row in answers},
             after=max((row.when for row in answers), default=""),
         )
 

@@ -284,7 +284,7 @@ class SourceTask:
         row = cache.best(self.key)
         usable = row is not None and not row.imported and bool(row.facts.get("confirmed"))
         if row is not None:
-            found = CachedAnswer(row, lambda job, seconds: answer(job, row, parse(row.schedule), seconds), usable)
+            found = CachedAnswer(row, lambda job, seconds: answer(job, row, parse(row.opts), seconds), usable)
             if found.covers(None) or not required:
                 return found
         if required:
@@ -330,7 +330,7 @@ class SourceTask:
             job,
             effects=lambda o: frozenset(),
             provenance={"machine": self.device.fingerprint(), "seed": job.random_seed},
-            earlier={row.schedule for row in cache.answers(self.key)},
+            earlier={row.opts for row in cache.answers(self.key)},
         )
         made.spec = self.spec
         return made

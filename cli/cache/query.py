@@ -6,7 +6,6 @@ import functools
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.style import shape_text
@@ -74,8 +73,7 @@ def same_kernel(name: str, spec: str) -> bool:
 
     if name == spec or fnmatchcase(name, spec):
         return True
-    # rows keep the function's name; those of older versions the path too, which may have moved
-    return is_path(spec) and (name == short_name(spec) or (is_path(name) and Path(spec).name == Path(name).name))
+    return is_path(spec) and name == short_name(spec)  # rows keep the function's name
 
 
 def shape_of(row: Row) -> str:

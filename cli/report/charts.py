@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from .entries import COLUMNS, ReportEntry, ratio, timed
+from .entries import COLUMNS, ReportEntry, ratio
 
 if TYPE_CHECKING:
     from ...cache import Row
@@ -108,7 +108,7 @@ def curves(entry: ReportEntry) -> list[Curve]:
         trials: list[Tried] = []
         for r in rows:
             n += id(r) in counted
-            t = timed(r)[0]
+            t = r.t_min
             at_s = (datetime.fromisoformat(r.when) - start).total_seconds()
             if id(r) in counted:
                 trials.append(Tried(at_s, n, r.outcome, t if t and ratio(t, 1.0) else None))

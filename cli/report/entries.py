@@ -85,8 +85,7 @@ class ReportEntry:
     @property
     def seconds(self) -> float:
         """The least time of one call, as it was measured."""
-        least, typical = timed(self.best)
-        return least or typical or 0.0
+        return self.best.t_min or self.best.t_med or 0.0
 
     @functools.cached_property
     def gain(self) -> tuple[float, bool] | None:
@@ -111,13 +110,13 @@ class ReportEntry:
     @functools.cached_property
     def candidates(self) -> tuple[Row, ...]:
         """The history without the rows that only say again, timed once more, which candidate was the answer of its run."""
-        tried = {(r.run_id, r.schedule) for r in self.history if r.outcome in ("ok", "slow") and not r.verified}
-        return tuple(r for r in self.history if not (r.verified and (r.run_id, r.schedule) in tried))
+        tried = {(r.run_id, r.opts) for r in self.history if r.outcome in ("ok", "slow") and not r.verified}
+        return tuple(r for r in self.history if not (r.verified and (r.run_id, r.opts) in tried))
 
     @property
     def plain_s(self) -> float | None:
         """The time of the kernel as it is written, with no option, in the run of the answer; None where that did not measure it."""
-        same = (timed(r)[0] for r in self.history if r.opts == "[]" and r.run_id == self.best.run_id and r.outcome in ("ok", "slow"))
+        same = (r.t_min for r in self.history if r.opts == "[]" and r.run_id == self.best.run_id and r.outcome in ("ok", "slow"))
         return min(filter(None, same), default=None)
 
     @property
@@ -156,15 +155,6 @@ class Limit:
     place: str
 
 
-def timed(row: Row) -> tuple[float | None, float | None]:
-    """(least, median) seconds of a call as they were measured. Rows of an older version may hold others, scaled to
-    the speed that the machine had on the day of an earlier answer, and keep these beside."""
-    about = provenance(row) if "_as_timed" in row.provenance else {}
-    kept = (about.get("t_min_as_timed"), about.get("t_med_as_timed"))
-    least, typical = (k if isinstance(k, float) and 1 / HUGE < k < HUGE else t for k, t in zip(kept, (row.t_min, row.t_med), strict=True))
-    return least, typical
-
-
 def ratio(a: float | None, b: float | None, scale: float = 1.0) -> float | None:
     """a ÷ b × scale; None where one of them is missing or zero, or the result is out of the range of anything measurable."""
     if not a or not b:
@@ -180,7 +170,7 @@ COLUMNS: dict[str, Callable[[ReportEntry], Any]] = {
     "device": lambda e: e.best.device,
     "threads": lambda e: e.best.threads,
     "time": lambda e: e.seconds,
-    "median": lambda e: timed(e.best)[1],
+    "median": lambda e: e.best.t_med,
     "gflops": lambda e: ratio(e.best.flops, e.seconds, 1e-9),
     "gbs": lambda e: ratio(e.best.bytes, e.seconds, 1e-9),
     "roofline": lambda e: ratio(roofline_s(e.best, e.seconds), e.seconds),
@@ -277,7 +267,7 @@ def entries(cache: Cache, args: Namespace, unfinished: bool = False) -> list[Rep
         if usable and (not args.outcome or any(r.outcome == args.outcome for r in history)):
             answer = cache.best(usable[0].key)
             # of the measurements asked for, where what a look-up returns is not one
-            best = answer if answer in usable else min(usable, key=lambda r: (timed(r)[1] or 0.0, timed(r)[0] or 0.0, r.digest))
+            best = answer if answer in usable else min(usable, key=lambda r: (r.t_med or 0.0, r.t_min or 0.0, r.digest))
             found.append(ReportEntry(best, tuple(history)))
     found.sort(key=lambda e: (e.best.name, e.best.dtype, sorted(e.best.shape_dict.items()), e.best.device, e.best.threads))
     found = sort(found, *order) if order else found

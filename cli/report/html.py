@@ -38,7 +38,7 @@ def members(e: ReportEntry) -> list[Row]:
     """The schedules of the front, the best in its first objective first; none for a kernel that was tuned for one objective."""
     if e.best.objective not in FRONTS:
         return []
-    newest = {r.schedule: r for r in e.history if r.usable}
+    newest = {r.opts: r for r in e.history if r.usable}
     return undominated(newest.values(), e.best.objective)
 
 

@@ -17,7 +17,7 @@ from ...ir.errors import UsageError
 from ...ir.units import counted
 from ..cache.query import shape_of
 from ..terminal.style import console, legend, stored_opts, table
-from .entries import COLUMNS, ReportEntry, cell_text, entries, measurements, notes, ratio, timed
+from .entries import COLUMNS, ReportEntry, cell_text, entries, measurements, notes, ratio
 from .html import front_listing
 
 if TYPE_CHECKING:
@@ -199,15 +199,14 @@ def as_t4(rows: Sequence[Row]) -> str:
 
 
 def _t4_result(r: Row) -> dict[str, Any]:
-    least, typical = timed(r)
-    times = [t * 1e3 for t in (least, typical) if t is not None]
+    times = [t * 1e3 for t in (r.t_min, r.t_med) if t is not None]
     measured: list[dict[str, Any]] = []
-    if least:
+    if r.t_min:
         rates = (("performance", r.flops, "GFLOP/s"), ("bandwidth", r.bytes, "GB/s"))
         measured = [
-            {"name": "time", "value": least * 1e3, "unit": "ms"},
+            {"name": "time", "value": r.t_min * 1e3, "unit": "ms"},
             *({"name": name, "value": value, "unit": unit} for name, value, unit in _more(r)),
-            *({"name": name, "value": value, "unit": unit} for name, amount, unit in rates if (value := ratio(amount, least, 1e-9))),
+            *({"name": name, "value": value, "unit": unit} for name, amount, unit in rates if (value := ratio(amount, r.t_min, 1e-9))),
         ]
     build_s = r.facts.get("build_s")
     return {

@@ -49,8 +49,6 @@ def chosen(text: str, kernel: Kernel, place: ForTarget, args: Namespace) -> Chos
     from ...opts.opt import parse
 
     word = text.strip().lower()
-    if word == "seed":
-        raise UsageError("the word seed is now start")
     if word == "start":
         from ...cache.keys import allowed
         from ...heuristics import starts

@@ -251,7 +251,7 @@ def _measured(kernel: Kernel, opts: tuple[Opt, ...], place: ForTarget, args: Nam
     wanted = canon(canonical_of(kernel).to_canonical([o.json for o in opts], SYNTAX))
     with cache.open(args.cache) as store:
         fields = {"kernel": key.kernel, "target": key.target, "threads": key.threads, "compiler": key.compiler, "policy": key.policy}
-        rows = [r for r in store.rows(**fields) if r.schedule == wanted and r.outcome in ("ok", "slow") and r.t_min]
+        rows = [r for r in store.rows(**fields) if r.opts == wanted and r.outcome in ("ok", "slow") and r.t_min]
     return rows[-1] if rows else None
 
 

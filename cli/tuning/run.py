@@ -248,8 +248,6 @@ def warn_if_busy(args: Namespace) -> None:
 
 def begin(args: Namespace) -> str:
     """What the search begins with, in the words of `tune`."""
-    if args.start == "seeds":
-        raise UsageError("--start seeds is now --start auto")
     return str(args.start or "auto")
 
 

@@ -165,8 +165,6 @@ MAX_BYTES = 1 << 20
 MAX_ENTRIES = 10_000
 HOW = ("budget", "trials", "strategy", "objective", "numerics", "start", "random-seed")
 """How an entry is tuned: keys of [defaults] that a [[kernel]] may override."""
-RENAMED = {"seed": "random-seed", "seeds": "start"}
-"""Keys of older versions, and what they are called now."""
 _TABLES = {
     "": ("defaults", "targets", "kernel"),
     "defaults": ("targets", "dtypes", *HOW),
@@ -410,8 +408,6 @@ class _Reader:
 
     def _known(self, table: str, value: dict[str, Any], fail: Callable[[str], Callable[[str], UsageError]]) -> None:
         for key in value:
-            if key in RENAMED:
-                raise fail(key)(f"{key} is now {RENAMED[key]}")
             if key not in _TABLES[table]:
                 raise fail(key)(f"unknown key {key!r}{near(key, _TABLES[table])}; known: {', '.join(_TABLES[table])}")
 

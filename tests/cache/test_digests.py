@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tilewright.cache.rows import COLUMNS, digest_of, digest_of_record, from_dict, line_of
+from tilewright.cache.rows import COLUMNS, digest_of, digest_of_record, line_of
 from tilewright.cache.server.team_cache import RecordDigests, checked
 from tilewright.ir.errors import CacheError
 
@@ -53,10 +53,3 @@ def test_a_line_has_numbers_of_any_class_and_none_that_json_does_not_have(make_r
     assert line_of(replace(row, t_med=Seconds(0.5))) == line_of(row)
     with pytest.raises(CacheError, match="inf, which JSON does not have"):
         line_of(make_row(t_med=float("inf")))
-
-
-def test_the_names_of_older_versions_are_read(make_row) -> None:
-    row = make_row(provenance={"seed_opts": [["UPCAST", "n", 4]], "seed_value": 2.0})
-    assert from_dict(row.stored()) == row and row.stored()["seed_s"] == row.start_s
-    assert dict(row.facts) == {"start_opts": [["UPCAST", "n", 4]], "start_value": 2.0}
-    assert row.marked(True).marked(False) == row, "what came with a bundle keeps its content"

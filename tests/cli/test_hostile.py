@@ -196,8 +196,6 @@ def test_no_command_prints_help(tune: Tune) -> None:
         (["run", "--kernel", "matmul", "--trials", "x"], "'x' is not a whole number of at least 1"),
         (["run", "--kernel", "matmul", "--mode", "maybe"], "invalid choice: 'maybe'"),
         (["show", "--kernel", "matmul", "--opts", "[]", "--seed-schedule"], "not allowed with"),
-        (["show", "--kernel", "matmul", "--opts", "seed", "--target", "avx2"], "the word seed is now start"),
-        (["run", "--kernel", "matmul", "--start", "seeds"], "--start seeds is now --start auto"),
         (["cache"], "ACTION"),
     ],
 )

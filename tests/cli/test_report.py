@@ -348,20 +348,7 @@ def test_the_start_schedule_itself_gains_nothing(tune: Tune, cache_file: Path) -
     assert (entry["gain"], entry["paired"], entry["origin"]) == (1.0, True, "start")
 
 
-def test_rows_with_scaled_times_are_read_as_they_were_timed(tune: Tune, cache_file: Path) -> None:
-    # an older version wrote the answer's time as it would have been on the day of the answer before, and the start schedule's as it was
-    kept = {"t_min_as_timed": 6e-5, "t_med_as_timed": 6.2e-5, "paired": False, "start_opts": []}
-    best = row(t_min=3e-5, t_med=3.1e-5, start_s=8e-5, roofline_s=1.5e-5, flops=6000, opts_display=[["UPCAST", "m", 2]], provenance=kept)
-    entry = told(tune, cache_file, best)
-    assert entry["gain"] == pytest.approx(8 / 6) and entry["time"] == 6e-5 and entry["median"] == 6.2e-5
-    assert entry["roofline"] == pytest.approx(0.25) and entry["gflops"] == pytest.approx(0.1)
-    (result,) = json.loads(tune("report", "--format", "t4").out)["results"]
-    assert result["times"]["runtimes"] == pytest.approx([0.06, 0.062]) and result["measurements"][0]["value"] == pytest.approx(0.06)
-
-
-@pytest.mark.parametrize(
-    "kept", [{"gain": "fast", "paired": True}, {"gain": 1e300, "paired": True}, {"gain": None, "paired": True}, {"t_min_as_timed": "x"}]
-)
+@pytest.mark.parametrize("kept", [{"gain": "fast", "paired": True}, {"gain": 1e300, "paired": True}, {"gain": None, "paired": True}])
 def test_what_a_row_says_of_itself_is_not_believed_blindly(tune: Tune, cache_file: Path, kept: dict[str, object]) -> None:
     entry = told(tune, cache_file, row(t_min=3e-5, t_med=3.1e-5, start_s=6e-5, provenance=kept))
     assert (entry["gain"], entry["paired"], entry["time"]) == (pytest.approx(2.0), False, 3e-5)

@@ -30,7 +30,6 @@ def test_the_page_names_at_most_four_files_to_write() -> None:
 def test_the_option_is_known_nowhere_else() -> None:
     """Outside what the page names, only what chooses among options (heuristics, and the default schedules of rows) may ask about EARLY_EXIT."""
     named = {path for path, _ in PIECES}
-    named |= {"opts/old_options.py"}
     found = set()
     for path in ROOT.glob("*/**/*.py"):
         where = path.relative_to(ROOT)

@@ -135,8 +135,6 @@ def test_files_are_beside_the_manifest(tmp_path: Path, monkeypatch: pytest.Monke
             'line 3, .*start is "auto", "none" or a schedule: option 1: cannot read .some.',
         ),
         ("[[kernel]]\nname = 'add'\nnumerics = 'exact'", 'line 3, .*numerics is "free" or "fixed", not \'exact\''),
-        ("[[kernel]]\nname = 'add'\nseeds = 'none'", "line 3, .*seeds is now start"),
-        ("[[kernel]]\nname = 'add'\nseed = 1", "line 3, .*seed is now random-seed"),
         ("[[kernel]]\nname = 'add'\nrandom-seed = -1", "line 3, .*random-seed must be"),
         ("[[kernel]]\nname = 'add'\n[[kernel]]\nname = 'add'", "line 3, add .* the same entry stands on line 1"),
         ("[targets.a]\ntarget = '" + "*" * 1001 + "'", "line 2, .*target must be a text of at most 1000 characters"),
