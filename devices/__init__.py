@@ -2,10 +2,9 @@
 
 from .. import ir as _ir  # noqa: F401
 from .. import targets as _targets  # noqa: F401
-from .base import Device, DeviceArrays, Executable, Memory, SourceLike
+from .base import Device, DeviceArrays, Executable, Memory, Packed, SourceLike
 from .bound_calls import AnyCall, BoundCall, BoundLoop, LoopCarry, LoopCopy, LoopWord, Places, Size
 from .limits import Cached, Limits, Rates
-from .packed import Packed
 from .registry import get, local_names, names, register
 
 __all__ = [

@@ -11,8 +11,7 @@ from ..ir.dtypes import index
 from ..ir.errors import UsageError
 from ..ir.index import add, bounds, function, mul
 from ..ir.node import Node, const, make
-from .base import Executable
-from .packed import Packed
+from .base import Executable, Packed
 
 if TYPE_CHECKING:
     from ..program.program import Signature

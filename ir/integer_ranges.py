@@ -10,8 +10,7 @@ from . import index as ix
 from .body import Reduce, Value
 from .buffer import load_parts
 from .dtypes import DType, bool_, index, rounded
-from .index import BIG, Interval, split_remainders
-from .intervals import INTERVALS, product, size
+from .index import BIG, INTERVALS, Interval, product, size, split_remainders
 from .kernel import Kernel
 from .node import Node, pending
 

@@ -123,7 +123,7 @@ class NestEval(MemoryAccess):
         finally:
             self._climbing = False
 
-    def _value_apart(self, node: Node, asg: Assignment) -> Val:
+    def _value_of_load(self, node: Node, asg: Assignment) -> Val:
         """The value of an expression that is no operand, but belongs to a load: no climb has walked through it."""
         before, self._climbing = self._climbing, False
         found = self.value(node, asg)
@@ -212,7 +212,7 @@ class NestEval(MemoryAccess):
         held = mask is not None and staged is None and self.mask_holds(mask)
         if held:  # (read where it stands: nothing else says that there is an element)
             invariant = False
-        m = None if mask is None else self.b.const(True, bool_) if held else self._value_apart(mask, asg)
+        m = None if mask is None else self.b.const(True, bool_) if held else self._value_of_load(mask, asg)
         if staged is None or m is not None or mem.space != "shared":
             return read_masked(self, node, mem, address, asg, (mask, m), invariant)
         part = tile_read.neighbours(self, staged[0], mem, address, asg)

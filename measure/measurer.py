@@ -424,7 +424,7 @@ class Measurer:
 
     def _of(self, b: Built, m: Measurement) -> Measurement:
         """What the runner found of a candidate, with what is known of its build."""
-        beside = getattr(b.signature, "bytes_beside", None)  # a user's source does not say
+        beside = getattr(b.signature, "working_memory", None)  # a user's source does not say
         scratch = None if beside is None else beside(self.threads)
         return replace(m, opts=tuple(b.opts), sha=b.sha, build_s=b.build_s, lower_s=b.lower_s + b.render_s, scratch=scratch)
 

@@ -77,7 +77,7 @@ class Measurement:
     tell of the reference, such as that much of it is NaN.
 
     `energy`: where it was asked for and could be read. `scratch`: bytes of memory beside the arguments that a call takes
-    (`Signature.bytes_beside`). `score`: what a search reads in the place of the time, where it makes something else small."""
+    (`Signature.working_memory`). `score`: what a search reads in the place of the time, where it makes something else small."""
 
     opts: tuple[Opt, ...]
     outcome: Outcome

@@ -50,7 +50,7 @@ def choose_lanes(s: Loops, tree: LoopTree) -> tuple[dict[str, Vectors], dict[str
         if name in tree.registers:  # (lanes along a reduce axis are summed in the end)
             lane = lanes[name].lane
             return lane if lane is not None and lane.axis in kept[name] else None
-        return _apart(len(kept[name]), inner.get(name)) if name in kept else None
+        return _unknown_strides(len(kept[name]), inner.get(name)) if name in kept else None
 
     kept: dict[str, tuple[Node, ...]] = {}
     for nest in s.nests:
@@ -250,7 +250,7 @@ def _step(s: Loops, part: Part, indices: Sequence[Node], strides: Sequence[int |
     return 1.0 if total == 1 else 0.0 if total == 0 else -1.0
 
 
-def _apart(dimensions: int, inner: int | None) -> list[int]:
+def _unknown_strides(dimensions: int, inner: int | None) -> list[int]:
     """Strides of an array whose sizes are not known yet: 1 along its consecutive axis, and far apart along the others."""
     place = dimensions - 1 if inner is None else inner
     return [1 if d == place else 1 << 20 + 4 * d for d in range(dimensions)]

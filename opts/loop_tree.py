@@ -243,11 +243,11 @@ class _TreeBuilder:
             axes = maker.fills.get(name, maker.axes)
             for reader, src in self.reads.get(name, ()):
                 elsewhere = any(a is part.axis and i is not a for a, i in zip(axes, src, strict=True))
-                if reader.name in mine and (self._apart(reader, opened) or elsewhere):
+                if reader.name in mine and (self._has_own_loops(reader, opened) or elsewhere):
                     return False
         return True
 
-    def _apart(self, store: Nest, opened: frozenset[str]) -> bool:
+    def _has_own_loops(self, store: Nest, opened: frozenset[str]) -> bool:
         """Whether a staged output is stored by loops of its own from here on: its tile is complete in the loop it is staged at."""
         held = store.store is not None and store.name in self.s.held
         return held and self.s.value_stages[store.name] in opened

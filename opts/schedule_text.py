@@ -68,14 +68,10 @@ def _nest_lines(s: Scheduled, n: Nest, depth: int) -> list[NestLine]:
             kind = "partial"
         elif kind == "upcast":
             width = min(s.target.lanes(n.expr.dtype.compute), p.trips & -p.trips)
-            kind = "lanes" if width > 1 and _is_last(s, n, p) else "upcast"
+            kind = "lanes" if width > 1 and s.lanes(n).lane is p else "upcast"
         out.append(NestLine(depth, p.name, _extent(p), kind))
     out.append(NestLine(depth, _statement(n), "", "store", _notes(s, n)))
     return out
-
-
-def _is_last(s: Scheduled, n: Nest, p: Part) -> bool:
-    return s.lanes(n).lane is p
 
 
 def _statement(n: Nest) -> str:

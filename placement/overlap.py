@@ -14,7 +14,7 @@ from .errors import PlanError
 from .network import RESOURCES
 from .shard_graph import ShardOp, moved
 from .shard_search import ShardPlan
-from .shardings import Collective, Price, laid_out_anew
+from .shardings import Collective, Price, relayout
 
 BATCH = "b"
 """The axis that is split: sequences of a batch."""
@@ -58,7 +58,7 @@ class PlannedPasses:
             if phase == "update":
                 continue
             for (name, _), layout in zip(op.reads, way.reads):
-                self._send(laid_out_anew(plan.graph.arrays[name].nbytes, plan.layout(name), layout, plan.mesh, name))
+                self._send(relayout(plan.graph.arrays[name].nbytes, plan.layout(name), layout, plan.mesh, name))
             self._ops[op.name] = op
             share = math.prod(way.local.values()) / max(math.prod(op.axes.values()), 1)
             compute = op.flops * share > balance * moved(op, way.local)

@@ -15,7 +15,7 @@ from typing import Any
 from .collectives import Mesh, MeshAxis
 from .errors import PlanError, rounded_up
 from .shard_graph import ShardArray, ShardGraph, ShardOp
-from .shardings import Collective, Layout, Price, Sharding, laid_out_anew, layouts, local_bytes, seconds, shardings
+from .shardings import Collective, Layout, Price, Sharding, layouts, local_bytes, relayout, seconds, shardings
 
 LIMITED_GAP = 2e-3
 """How near to the optimum a plan must be under a limit of memory, where the last per mille takes minutes."""
@@ -283,7 +283,7 @@ def _edges(
 
     @functools.cache
     def prices(nbytes: float, made: tuple[Layout, ...], read: tuple[Layout, ...]) -> Any:
-        return np.array([[seconds(laid_out_anew(nbytes, a, b, mesh), mesh) for b in read] for a in made])
+        return np.array([[seconds(relayout(nbytes, a, b, mesh), mesh) for b in read] for a in made])
 
     found = []
     for (source, target, k, nbytes), count in counts.items():
@@ -432,12 +432,12 @@ def priced(
         phases[phase][0] += price(op, way.local) if price is not None else 0.0
         for (name, _), target in zip(op.reads, way.reads):
             sent(
-                laid_out_anew(graph.arrays[name].nbytes, ops[made[name].name].writes if name in made else arrays[name], target, mesh, name),
+                relayout(graph.arrays[name].nbytes, ops[made[name].name].writes if name in made else arrays[name], target, mesh, name),
                 phase,
             )
         sent(way.adding(op), "update" if phase == "weight" else phase)
         if phase == "update":  # its result goes back to where the parameter lies
-            sent(laid_out_anew(graph.arrays[op.writes[0]].nbytes, way.writes, arrays[op.writes[0]], mesh, op.writes[0]), phase)
+            sent(relayout(graph.arrays[op.writes[0]].nbytes, way.writes, arrays[op.writes[0]], mesh, op.writes[0]), phase)
     compute, communication = (sum(phase[k] for phase in phases.values()) for k in (0, 1))
     shown = {name: (a, b) for name, (a, b) in phases.items()}
     return ShardPlan(graph, mesh, ops, arrays, tuple(collectives), compute, communication, memory, optimal, shown)

@@ -116,7 +116,7 @@ def _shardings(
     return tuple(found)
 
 
-def laid_out_anew(nbytes: float, source: Layout, target: Layout, mesh: Mesh, why: str = "") -> list[Collective]:
+def relayout(nbytes: float, source: Layout, target: Layout, mesh: Mesh, why: str = "") -> list[Collective]:
     """The collectives from one layout of an array to another. A piece of what every device has costs nothing."""
     found, now = [], source
     for m, (a, b) in enumerate(zip(source, target)):

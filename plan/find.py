@@ -190,7 +190,7 @@ def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Ask, exact_only
         try:
             rendered = plan.rendered if known is kernel else None
             plan, code = (plan, rendered) if rendered is not None else code_of(kernel, plan, place, ask.store)
-            needs = code.signature.bytes_beside(ask.threads)
+            needs = code.signature.working_memory(ask.threads)
             if ask.scratch_limit is not None and needs > ask.scratch_limit:
                 least = needs if least is None else min(least, needs)
                 if plan.opts in failed:

@@ -17,8 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from ..ir.dtypes import DType, bool_, index
-from ..ir.index import BIG, bounds
-from ..ir.intervals import INTERVALS, product, union
+from ..ir.index import BIG, INTERVALS, bounds, product, union
 from ..ir.node import Node
 from .ops import MATRIX_LOADS
 from .program import Attr, Block, For, If, Instr, Mem, Phase, Program, Roles, Stmt, Val, bodies, defined, operands, statements

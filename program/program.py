@@ -96,7 +96,7 @@ class Signature:
         """Bytes of group memory that a phase takes."""
         return self.phase_shared[phase] if self.phase_shared else self.shared
 
-    def bytes_beside(self, workers: int) -> int:
+    def working_memory(self, workers: int) -> int:
         """Bytes that a call takes beside its arguments: memory between phases (packed constants included), each worker's scratch, and
         the memory that a thread group shares."""
         return self.work + self.scratch * workers + self.shared

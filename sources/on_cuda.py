@@ -85,10 +85,10 @@ class CudaSource(Executable):
     ) -> list[float]:
         with self._session.lock:
             if self._s.restore:
-                return self._timed_apart(pointer_sets[0], repeats, limit_s)
+                return self._timed_singly(pointer_sets[0], repeats, limit_s)
             return timed(self._session, lambda p: self._start(p)(), 1, pointer_sets, repeats, limit_s)
 
-    def _timed_apart(self, pointers: Sequence[int], repeats: int, limit_s: float) -> list[float]:
+    def _timed_singly(self, pointers: Sequence[int], repeats: int, limit_s: float) -> list[float]:
         """Calls one by one, what each changes copied back before it, outside the time."""
         session = self._session
         driver = session.use()

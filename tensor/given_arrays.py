@@ -95,7 +95,7 @@ def shared(tensor: Any) -> tuple[Any, bool]:
     with lock_of(root):
         if root.requires_grad:
             return None, not places
-        if _apart(root):
+        if _reads_views(root):
             return None, False
         if places and root.size > SMALL_ARRAY and _lazy(root):
             return None, False  # (a part of what is long is computed alone)
@@ -111,7 +111,7 @@ def shared(tensor: Any) -> tuple[Any, bool]:
         return as_complex(array) if tensor.complex_class else array, True
 
 
-def _apart(root: Any) -> bool:
+def _reads_views(root: Any) -> bool:
     """Whether a captured function reads memory that is a view's own."""
     own = None if root.known is not None or root.deferred is not None else root.node.data
     cells = (v.node.data for v in views_of(root) if v.known is None and v.deferred is None and v.node.data is not own)

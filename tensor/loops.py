@@ -16,7 +16,7 @@ from ..devices.once import process_lock
 from ..ir.dtypes import bool_, int64, uint8
 from ..ir.errors import UsageError
 from .capture.call_sequence import in_python
-from .capture.linked_loops import kernel_calls, linked_calls
+from .capture.compiled_function import kernel_calls, linked_calls
 from .capture.loop_memory import placed_loops
 from .frontends.habits import answered
 from .fusion.call_list import LoopCall

@@ -22,4 +22,4 @@ def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
         if i == 0:
             assert names["found"].front and names["frugal"].origin == names["within"].origin == "exact"
     assert names["found"].value > names["found"].t_med * 1000
-    assert names["within"].built.signature.bytes_beside(1) <= 64 << 10
+    assert names["within"].built.signature.working_memory(1) <= 64 << 10

@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
+from operator import add, mul, sub
 from typing import Any
 from zlib import crc32
 
@@ -15,12 +17,81 @@ from onnx.reference import ReferenceEvaluator
 
 from ...ir.errors import TilewrightError, UsageError
 from ...tensor import Tensor
-from ...tensor.graph.symbolic_sizes import most
+from ...tensor.graph.symbolic_sizes import SymbolicSize, most
 from .element_types import NUMPY, Array, as_tensor, code_of
 from .graph import SHAPES, OperatorGraph, OperatorNode
 from .operators.indexing import known
-from .operators.table import KNOWN, OPERATORS, DataDependentError
-from .symbolic_values import RULES, computed, is_symbolic
+from .operators.table import KNOWN, OPERATORS, DataDependentError, whole_numbers
+
+# symbolic values ------------------------------------------------------------------------------------------------------
+#
+# Arithmetic of sizes that are known at each call only: what NumPy computes for known ones, on arrays of Python
+# objects.
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether an array holds sizes without values."""
+    return isinstance(x, np.ndarray) and x.dtype == object
+
+
+def _elementwise(f: Callable[[Any, Any], Any]) -> Callable[..., Array]:
+    return lambda node, *xs: _objects(reduce(np.frompyfunc(f, 2, 1), xs))
+
+
+def _objects(x: Any) -> Array:
+    """An array of objects, of numbers where no size is left in it."""
+    found = np.asarray(x, object)
+    if any(isinstance(v, SymbolicSize) for v in found.reshape(-1)):
+        return found
+    return found.astype(bool if found.size and isinstance(found.reshape(-1)[0], bool) else np.int64)
+
+
+def _divided(a: Any, b: Any) -> Any:
+    return a // b
+
+
+def _axes(node: OperatorNode, given: Sequence[Array]) -> tuple[int, ...]:
+    return tuple(whole_numbers(given[0] if given else node.attributes.get("axes")) or ())
+
+
+def _slice(node: OperatorNode, x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None) -> Array:
+    first, last = whole_numbers(starts) or [], whole_numbers(ends) or []
+    over, by = whole_numbers(axes) or list(range(len(first))), whole_numbers(steps) or [1] * len(first)
+    key = [slice(None)] * x.ndim
+    for a, b, axis, step in zip(first, last, over, by):
+        key[axis] = slice(a, b, step)
+    return x[tuple(key)]
+
+
+RULES: dict[str, Callable[..., Array]] = {
+    "Add": _elementwise(add),
+    "Sub": _elementwise(sub),
+    "Mul": _elementwise(mul),
+    "Div": _elementwise(_divided),
+    "Equal": _elementwise(lambda a, b: bool(a == b)),
+    "Where": lambda node, test, a, b: _objects(np.where(test, np.asarray(a, object), np.asarray(b, object))),
+    "Identity": lambda node, x: x,
+    "Cast": lambda node, x: x,
+    "Gather": lambda node, x, at: _objects(np.take(x, np.asarray(at, np.int64), axis=node.attributes.get("axis", 0))),
+    "Concat": lambda node, *xs: _objects(np.concatenate([np.asarray(x, object) for x in xs], axis=node.attributes["axis"])),
+    "Reshape": lambda node, x, shape: x.reshape(whole_numbers(shape) or ()),
+    "Unsqueeze": lambda node, x, *given: np.expand_dims(x, _axes(node, given)),
+    "Squeeze": lambda node, x, *given: np.squeeze(x, _axes(node, given) or None),
+    "Slice": lambda node, *xs: _objects(_slice(node, *xs)),
+    "ReduceProd": lambda node, x, *given: _objects(reduce(mul, x.reshape(-1))).reshape((1,) if node.attributes.get("keepdims", 1) else ()),
+}
+"""What is done with sizes on the way from `Shape` to where they are used."""
+
+
+def computed(node: OperatorNode, inputs: Sequence[Any]) -> list[Array]:
+    """The result of a node of sizes. Raises UsageError where it asks what holds for some sizes only, or is no arithmetic of sizes."""
+    rule = RULES.get(node.op[1])
+    if rule is None or node.op[0]:
+        raise UsageError(f"{node.kind} of sizes that calls give is not supported")
+    return [np.asarray(rule(node, *inputs))]
+
+
+# evaluation -----------------------------------------------------------------------------------------------------------
 
 Values = dict[str, Any]
 RANDOM = "random\0key"
@@ -56,7 +127,7 @@ class NodeCall:
         x = self.inputs[index]
         if isinstance(x, np.ndarray):
             return int(onnx.TensorProto.INT64) if is_symbolic(x) else code_of(x)
-        return self.types.get(self.node.inputs[index]) or _plain_code(x)
+        return self.types.get(self.node.inputs[index]) or next(code for code, t in NUMPY.items() if t == x.dtype.np)
 
     def constant(self, index: int) -> float | None:
         """The only element of an input that is known without axes; None for others."""
@@ -74,10 +145,6 @@ class NodeCall:
         """The results of an inner graph, which sees the values around it."""
         inner = self.node.graphs[graph]
         return evaluate(inner, {**self.values, **dict(zip(inner.inputs, inputs))}, self.version, self.types)
-
-
-def _plain_code(x: Tensor) -> int:
-    return next(code for code, t in NUMPY.items() if t == x.dtype.np)
 
 
 def evaluate(

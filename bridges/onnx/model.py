@@ -23,11 +23,10 @@ from ...tensor.capture.bindings import given_arrays
 from ...tensor.capture.compiled_function import CompiledFunction
 from ...tensor.capture.jit import Jitted
 from .element_types import NUMPY, PLAIN, Array, as_tensor, code_of, in_memory, storage, type_name, unstored
-from .evaluation import RANDOM, Values, by_numpy, evaluate
+from .evaluation import RANDOM, Values, by_numpy, evaluate, is_symbolic
 from .graph import OperatorGraph, OperatorNode, expanded, needed_values, parsed, types_of
 from .integer_products import use_integer_products
 from .model_file import opset, read
-from .symbolic_values import is_symbolic
 
 log = logger("onnx")
 Places = dict[str, dict[int, Any]]

@@ -35,7 +35,11 @@ def read(source: str | os.PathLike[str] | bytes | ModelProto) -> tuple[ModelProt
     for t in model.graph.initializer:
         if t.data_location == TensorProto.EXTERNAL or t.ByteSize() > SMALL:
             weights[t.name] = array(t, folder)
-            _strip(t)
+            # Without its elements: they are known as an array.
+            for kind in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "external_data"):
+                t.ClearField(kind)
+            t.data_location = TensorProto.EXTERNAL
+            t.external_data.add(key="location", value="known")
     for g in _inner(model.graph):
         for t in g.initializer:
             if t.data_location == TensorProto.EXTERNAL:
@@ -120,14 +124,6 @@ def _check(model: ModelProto) -> None:
         onnx.checker.check_model(bare, skip_opset_compatibility_check=False)
     except (onnx.checker.ValidationError, ValueError) as e:
         raise UsageError(f"the model is not valid: {str(e).strip().splitlines()[0]}") from e
-
-
-def _strip(t: TensorProto) -> None:
-    """Without its elements: they are known as an array."""
-    for kind in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "external_data"):
-        t.ClearField(kind)
-    t.data_location = TensorProto.EXTERNAL
-    t.external_data.add(key="location", value="known")
 
 
 def array(t: TensorProto, folder: Path | None) -> Array:

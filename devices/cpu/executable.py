@@ -17,8 +17,7 @@ from ...ir.dtypes import index
 from ...ir.errors import BuildError, DeviceError, UsageError
 from ...ir.index import evaluate
 from ...ir.node import Node, make, walk
-from ..base import Executable
-from ..packed import Packed
+from ..base import Executable, Packed
 from .engine import Code
 from .pool import pool
 

@@ -16,9 +16,8 @@ from ...program import abi
 from ...program.hopper import MapNumbers, numbers
 from ...program.program import Signature
 from ...renderers import render
-from ..base import Comparison, DeviceArrays, Executable, Memory
+from ..base import Comparison, DeviceArrays, Executable, Memory, Packed
 from ..comparing import THREADS, by_threads, groups
-from ..packed import Packed
 from .libcuda import encode
 from .session import CudaSession
 from .user_arrays import CudaArrays

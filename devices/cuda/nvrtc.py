@@ -57,7 +57,7 @@ def _compiled(text: str, arch: str, options: Sequence[str], name: str, what: str
         words = [f"--gpu-architecture={arch}", *options, *(f"--include-path={p}" for p in includes())]
         given = (ctypes.c_char_p * len(words))(*(w.encode() for w in words))
         status = lib.nvrtcCompileProgram(program, len(words), given)
-        log = _text(lib, program, "ProgramLog")
+        log = _bytes(lib, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
         if status:
             if status == _INVALID_OPTION and "gpu-architecture" in log:
                 known = ", ".join(architectures())
@@ -162,10 +162,6 @@ def toolkits() -> Iterator[Path]:
 def includes() -> tuple[str, ...]:
     """Folders of CUDA's headers, if there are any; kernels that include nothing need none."""
     return tuple(str(p / "include") for p in (*packages(), *toolkits()) if (p / "include" / "cuda_fp16.h").is_file())[:1]
-
-
-def _text(lib: Any, program: ctypes.c_void_p, what: str) -> str:
-    return _bytes(lib, program, what).rstrip(b"\0").decode(errors="replace")
 
 
 def _bytes(lib: Any, program: ctypes.c_void_p, what: str) -> bytes:

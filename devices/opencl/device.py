@@ -16,12 +16,10 @@ from ...program import abi
 from ...program.program import Signature
 from ...targets import Target, machine
 from .. import limits as limits_file
-from ..base import Device, Executable, Memory, SourceLike, sealed, unsealed
+from ..base import Device, Executable, Memory, Packed, SourceLike, sealed, unsealed
 from ..limits import Limits
-from ..packed import Packed
 from ..registry import register
-from .drivers import CHECKS, PYOPENCL, FoundDevice, choose, chosen, drivers, find, target_of
-from .pocl_cache import check_room
+from .drivers import CHECKS, PYOPENCL, FoundDevice, check_room, choose, chosen, drivers, find, target_of
 from .session import ClMemory, ClSession
 
 _PROBE_S = 5.0

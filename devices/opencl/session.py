@@ -14,9 +14,8 @@ from typing import Any
 
 from ...ir.errors import BuildError, DeviceError, MeasureError, UsageError
 from ...log import logger
-from ..base import DeviceArrays, Executable, Memory
+from ..base import DeviceArrays, Executable, HugePages, Memory
 from ..once import forked, process_lock
-from ..packed import HugePages
 from .declarations import KNOWN, declarations
 from .drivers import FoundDevice, settings
 

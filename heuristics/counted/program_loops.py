@@ -58,19 +58,19 @@ class Samples(Facts["Numbers | None"]):
     def kept_below(self, s: Instr) -> Numbers | None:
         """Data that is kept below a bound is anywhere from 0 up to there; of several numbers the largest or the least one is."""
         data, bound = s.args if self.of(s.args[0]) is None else s.args[::-1]
-        ends, picked = self.of(bound), self._picked(data)
+        ends, picked = self.of(bound), self._inputs_of_extreme(data)
         if ends is None or min(ends) <= 0:
             return None
         shares = self._points()
         each = [1.0 - (1.0 - x) ** (1.0 / picked) if self._least(data) else x ** (1.0 / picked) for x in shares]
         return [float(round(share * end)) for share, end in zip(each, ends, strict=True)]
 
-    def _picked(self, v: Val) -> int:
+    def _inputs_of_extreme(self, v: Val) -> int:
         """Of how many numbers a value is the largest or the least one, in each lane."""
         s = self.made.get(v)
         if s is None or s.op not in (*_PICKS, *_MOVES):
             return 1
-        return sum(self._picked(a) for a in s.args) if s.op in _PICKS else self._picked(s.args[0])
+        return sum(self._inputs_of_extreme(a) for a in s.args) if s.op in _PICKS else self._inputs_of_extreme(s.args[0])
 
     def _least(self, v: Val) -> bool:
         """Whether a value is the least of some numbers."""

@@ -71,7 +71,7 @@ def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
     # copies held inside an extent have an address each: if there are more than registers for them, they are computed again
-    k *= core.recomputed if _apart(body, indices) > core.addresses else 1
+    k *= core.recomputed if _addresses(body, indices) > core.addresses else 1
     each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else body.pieces if stride else 1.0
     masked = mask is not None and buffer.name not in s.stages
     branches = s.target.kind == "cpu" and not s.target.gathers and mask is not None and any(m.op == "load" for m in walk(mask))
@@ -109,7 +109,7 @@ def _components(body: Body, n: Node, lane: Part | None) -> bool:
     return beside or any(m is not n and load_parts(m)[0] is buffer for m in body.nest.loads)
 
 
-def _apart(body: Body, indices: tuple[Node, ...]) -> int:
+def _addresses(body: Body, indices: tuple[Node, ...]) -> int:
     """How many addresses an access takes where register copies, other than lanes, reach past an extent that is not
     known (whole steps of others are apart), or are in rows that data chooses and a loop reads on in."""
     s = body.scheduled

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 
 from ...ir import index as ix
@@ -16,8 +17,7 @@ from ...ir.body import Value
 from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import bool_, index
 from ...ir.node import COMPARE, Node, axes_of, walk
-from ...opts.analysis.extremes import LEAST, MOST, best_order, by_bits, combine_of, covering, spelled_out
-from ...opts.analysis.numbered_places import anywhere, as_number, offsets
+from ...opts.analysis.extremes import LEAST, MOST, best_order, by_bits, combine_of, covering, fully_unrolled
 from ...opts.analysis.structure import shifted_dimensions
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
@@ -25,6 +25,41 @@ from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ...targets import Target
 from ..machine import SLOW, Core
+
+# numbered places ------------------------------------------------------------------------------------------------------
+#
+# Places in several dimensions as single numbers, so that the many places of register copies are counted quickly.
+
+
+DIGIT = 32
+"""Bits that a dimension has in the number of a place."""
+_FAR, _BESIDE = 12, 6
+
+
+def as_number(at: Sequence[int]) -> int:
+    """A place as one number. Sums of places are sums of their numbers, and different places (of less than 2³¹ in each dimension) have
+    different numbers."""
+    total = 0
+    for k in at:
+        total = (total << DIGIT) + k
+    return total
+
+
+def anywhere(direction: int) -> int:
+    """How far copies are apart whose places data decides: further than others, in each of a few directions further than in the one before."""
+    return 1 << _FAR + _BESIDE * direction
+
+
+@cache
+def offsets(steps: tuple[int, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
+    """How far copies are apart from the first, as numbers: `counts` of them in each direction, each `steps` from the one before."""
+    out = {0}
+    for step, count in zip(steps, counts, strict=True):
+        out = {k + step * i for k in out for i in range(count)}
+    return tuple(out)
+
+
+# shared work ----------------------------------------------------------------------------------------------------------
 
 Residue = tuple[tuple[tuple[Node, int], ...], ...]
 Place = tuple[Residue, tuple[int, ...]]
@@ -292,7 +327,7 @@ def window_work(s: Scheduled, nest: Nest, regs: Sequence[Part], copies: Mapping[
     """Instructions of a body for extremes of windows that are unrolled, with tests of what is no number; None for other reductions, and
     where windows of one load share nothing."""
     steps = [p for p in regs if p.axis not in nest.axes]
-    if not spelled_out(s, nest) or len(nest.loads) != 1:
+    if not fully_unrolled(s, nest) or len(nest.loads) != 1:
         return None
     within = [{p.name: i for p, i in zip(steps, at, strict=True)} for at in product(*(range(p.trips) for p in steps))]
     results = [p for p in regs if p.axis in nest.axes]

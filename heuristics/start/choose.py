@@ -27,13 +27,12 @@ from ..machine import DEFAULT
 from ..model.gpu.gpu_estimate import estimate_gpu
 from ..model.gpu.occupancy import chip_of, register_limit, statements, thread_registers
 from .additions import finished, joined_places, streamed, with_early_exits
+from .adjustments import blocked_starts, changed, fitted
 from .contractions import ask_contractions, constant_starts, contraction_template, few_rows
 from .dot_products import WIDE, few_against_rows
-from .fitted_to_blocks import blocked_starts, fitted
 from .phase_schedules import computed_starts, hoisted, joined, online_starts, paired, phase_starts, phases_first, together
 from .register_tiles import tiny_copies
 from .row_schedules import better_lanes
-from .single_changes import changed
 from .start_rule import EXACT, Numbers, StartFacts, Template
 from .start_rules import (
     ALONG_ROWS,

@@ -116,7 +116,7 @@ def row_lane_guesses(kernel: Kernel, target: Target, threads: int, c: Contractio
                 out.append(opt("UNROLL", a.arg.name, extent(a)))
         # a short step of few registers: two channels of what is copied in turns, so that the loop around them costs less
         short = tile.vectors > 1 and target.registers < DEFAULT.core.large_file and all(o.op != "UNROLL" for o in out)
-        if short and extent(c.reduce[0]) % 2 == 0 and (masked(c) or points_apart(c)):
+        if short and extent(c.reduce[0]) % 2 == 0 and (masked(c) or strided_points(c)):
             out.append(opt("UNROLL", c.reduce[0].arg.name, 2))
         apart = found.free and extent(rows) > amount
         points = [(*out, *way) for way in _points_by_rows(found, amount, tile, target, threads, c)]
@@ -259,7 +259,7 @@ def window_grid(
             out += [opt("TILE", str(a.arg.name), fits[-1])] if step < fits[-1] < length else []
             break
         one[a] = step
-    if masked(c) or (moved and _apart(c)):
+    if masked(c) or (moved and _is_strided(c)):
         return [*out, *grid, *moved, _copy(c, at)]
     if not c.plain or read_bytes(c, {}) <= NEAR_IMAGE * target.l2:
         return [*out, *grid, *moved]
@@ -279,7 +279,7 @@ def read_bytes(c: Contraction, taken: Mapping[Node, int]) -> int:
 
 def _copied_bytes(c: Contraction, taken: Mapping[Node, int]) -> int:
     """Bytes of a copy of what `read_bytes` counts: without those that lie between points."""
-    if not points_apart(c):
+    if not strided_points(c):
         return read_bytes(c, taken)
     axes = axes_of(*next(i for b, i, _ in loads(c.nest.expr) if b is c.wide))
     return c.wide.dtype.size * math.prod(taken.get(a, extent(a)) for a in axes)
@@ -316,7 +316,7 @@ def _points_by_rows(
     """A copy of the points that are read, where it is near, of all images or of those in a register tile. Rows of weights are packed while they
     are near, however large all of them are: once, or anew for each image."""
     name, near = str(found.rows.arg.name), NEAR_POINTS * target.l2
-    if not points_apart(c):
+    if not strided_points(c):
         return
     if _copied_bytes(c, {}) <= near:
         cut = _blocks_of_rows(found, amount, threads)
@@ -348,9 +348,9 @@ def slides(c: Contraction, buffer: Buffer) -> bool:
     return any(not axes.isdisjoint(c.reduce) and not axes.isdisjoint(c.nest.axes) for axes in found)
 
 
-def points_apart(c: Contraction) -> bool:
+def strided_points(c: Contraction) -> bool:
     """Whether results are made of points of the image that lie apart and that no others share, as with strides beyond the window."""
-    return not c.plain and _apart(c) and not slides(c, c.wide)
+    return not c.plain and _is_strided(c) and not slides(c, c.wide)
 
 
 def _copy(c: Contraction, at: str) -> Opt:
@@ -358,7 +358,7 @@ def _copy(c: Contraction, at: str) -> Opt:
     return opt("STAGE", c.wide.name, at=at, order="row" if slides(c, c.wide) else "panel")
 
 
-def _apart(c: Contraction) -> bool:
+def _is_strided(c: Contraction) -> bool:
     """Whether the elements under a window of one step lie apart in the image, as with strides: a copy takes fewer lines of the first cache."""
     strides = next(strides_of(b, i) for b, i, _ in loads(c.nest.expr) if b is c.wide)
     return strides.get(c.lane) not in (0, 1, None) and not any(strides.get(a) == 1 for a in c.reduce)

@@ -36,7 +36,7 @@ def _difference(scan: TupleScan, kind: str) -> str:
     x, y, z = ([_draw(rng, n.dtype, kind) for n in scan.elements] for _ in range(3))
     with np.errstate(all="ignore"):
         one, other = merged(scan, merged(scan, x, y), z), merged(scan, x, merged(scan, y, z))
-        start = merged(scan, [np.broadcast_to(_constant(n), _TRIED) for n in scan.identity], x)
+        start = merged(scan, [np.broadcast_to(np.asarray(Algebra().number(n.arg, n.dtype)), _TRIED) for n in scan.identity], x)
     for i, (p, q, s) in enumerate(zip(one, other, start, strict=True)):
         far = ~np.isclose(np.asarray(p, np.float64), np.asarray(q, np.float64), rtol=_CLOSE, atol=_CLOSE, equal_nan=True)
         if far.any():
@@ -55,10 +55,6 @@ def _draw(rng: np.random.Generator, dtype: DType, kind: str) -> Array:
         return np.asarray(rng.uniform(0.5, 2.0, _TRIED) * rng.choice([-1.0, 1.0], _TRIED))
     lo, hi = (0, 2) if kind == "flags" or dtype.kind == "b" else (1, 5)
     return np.asarray(rng.integers(lo, hi, _TRIED).astype(np.float64 if dtype.is_float else dtype.np))
-
-
-def _constant(n: Node) -> Array:
-    return np.asarray(Algebra().number(n.arg, n.dtype))
 
 
 def merged(scan: TupleScan, left: list[Array], right: list[Array]) -> list[Array]:

@@ -40,7 +40,7 @@ class Writes:
 @lru_cache(maxsize=1024)
 def writes(store: Store) -> Writes:
     """Whether the points of a store have elements of their own (whatever its `combine` is)."""
-    if apart_by_steps(store):
+    if disjoint_by_steps(store):
         return Writes(True)
     try:
         points, whole = _some_points(store)
@@ -77,7 +77,7 @@ def _point(p: dict[Node, int]) -> str:
     return ", ".join(f"{v!r} = {x}" for v, x in p.items()) or "the only point"
 
 
-def apart_by_steps(store: Store) -> bool:
+def disjoint_by_steps(store: Store) -> bool:
     """Whether different points certainly have different elements, by the steps of the axes in each index."""
     left = {a for a in store.axes if a.arg.extent != 1}
     if any(a.arg.extent == 0 for a in store.axes):
@@ -86,7 +86,7 @@ def apart_by_steps(store: Store) -> bool:
     while left and todo:
         rest = []
         for i in todo:
-            told = _told(i, left)
+            told = _determined(i, left)
             if told is None:
                 rest.append(i)
             else:
@@ -97,7 +97,7 @@ def apart_by_steps(store: Store) -> bool:
     return not left
 
 
-def _told(i: Node, left: set[Node]) -> set[Node] | None:
+def _determined(i: Node, left: set[Node]) -> set[Node] | None:
     """The axes among `left` whose indices follow from this one, if these are all that it still depends on."""
     terms = {t: k for t, k in ix.parts(i)[0].items() if t in left or (t.op != "axis" and axes_of(t) & left)}
     if any(t.op != "axis" or not isinstance(t.arg.extent, int) for t in terms) and len(terms) > 1:
@@ -239,7 +239,7 @@ def _whole(store: Store) -> bool:
         return False
     if store.mask is None and prod(extents) == prod(shape):
         told = _by_digits(store)
-        if told is not None and apart_by_steps(told):
+        if told is not None and disjoint_by_steps(told):
             return True
     try:
         return _tried(store, shape)

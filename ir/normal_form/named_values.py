@@ -54,7 +54,7 @@ def _nests(kernel: Kernel) -> Iterator[tuple[Value | Store, tuple[Node, ...]]]:
         yield s, (s.expr,) if s.mask is None else (s.expr, s.mask)
 
 
-def _as_met(n: Node) -> tuple[Node, tuple[Node, ...]]:
+def _numbered_axes(n: Node) -> tuple[Node, tuple[Node, ...]]:
     """(an expression over axes that are numbered as they are met, those it has)."""
     own = tuple(dict.fromkeys(x for x in walk(n) if x.op == "axis"))
     return substitute(n, {a: axis(f"#{k}", a.arg.extent, f"#{k}") for k, a in enumerate(own)}), own
@@ -68,7 +68,7 @@ class _Chosen:
     many: bool = False
     value: Value | None = None
     order: tuple[int, ...] = ()
-    """Which of an expression's axes, as `_as_met` gives them, is each axis of the value."""
+    """Which of an expression's axes, as `_numbered_axes` gives them, is each axis of the value."""
 
 
 class _Repeated:
@@ -98,13 +98,13 @@ class _Repeated:
         chosen = self._choose(frozenset())
         if not chosen:
             return self.kernel
-        chosen = self._choose(frozenset(_as_met(n)[0] for n in chosen))
+        chosen = self._choose(frozenset(_numbered_axes(n)[0] for n in chosen))
         refs: dict[Node, Node] = {}
         for n in self.order:
             body = rebuild(n, tuple(refs[s] for s in n.src)) if n.src else n
             found = chosen.get(n)
             if found is not None:
-                met = _as_met(n)[1]
+                met = _numbered_axes(n)[1]
                 if found.value is None:
                     found.value = self._value(n, body, found.many)
                     found.order = tuple(map(met.index, self._axes(n)))
@@ -117,7 +117,7 @@ class _Repeated:
         return _with(self.kernel, values, lambda item, root: new.get((id(item), root), root))
 
     def _choose(self, alike: frozenset[Node]) -> dict[Node, _Chosen]:
-        """From the largest down: what a named expression holds is read by that alone. `alike`: expressions as `_as_met` gives them of
+        """From the largest down: what a named expression holds is read by that alone. `alike`: expressions as `_numbered_axes` gives them of
         which each is named, wherever it stands."""
         readers: dict[Node, set[int]] = {n: set() for n in self.order}
         for k, form in enumerate(self.forms):
@@ -136,10 +136,10 @@ class _Repeated:
             named = costs[n] and n.op not in _PLAIN and n.dtype is not index and n.dtype is not bool_
             # (what does not vary from point to point leaves the loop by itself)
             again = len(mine) > 1 and any(whole[k] == costs[n] for k in self._nests_of(mine))
-            if named and (again or self._in_rows(n, mine) or (alike and _as_met(n)[0] in alike)):
+            if named and (again or self._in_rows(n, mine) or (alike and _numbered_axes(n)[0] in alike)):
                 number = len(self.nests) + len(self.of_named)
                 self.of_named.append(self._nests_of(mine))
-                same = _as_met(n)[0]
+                same = _numbered_axes(n)[0]
                 if same in found:
                     found[same].many = True
                 chosen[n] = found.setdefault(same, _Chosen())
@@ -197,7 +197,7 @@ class _Repeated:
 AGAIN = 2
 """How often a function is computed at least, for each of its elements, so that it gets a name."""
 LONG = 16
-"""Operations that are as dear as an elementary function."""
+"""Operations that are as costly as an elementary function."""
 MOST_NODES, MOST_VALUES = 2500, 8
 """Nodes of a kernel's expressions above which none is looked for, and how many get a name."""
 _NEVER_NAMED = frozenset({"const", "axis", "sym", "arg", "load", "ref", "cast", "placeholder", "tuple", "neg"})
@@ -243,7 +243,7 @@ def _next(kernel: Kernel) -> Kernel | None:
     """The kernel with one more value; None where nothing is left to name."""
     nests = [list(walk(*roots)) for roots in _roots(kernel)]
     order = list(dict.fromkeys(n for nest in nests for n in nest))
-    if len(order) > MOST_NODES or not any(_dear(n) for n in order):
+    if len(order) > MOST_NODES or not any(_is_costly(n) for n in order):
         return None
     count: dict[Node, int] = {}
     for n in order:
@@ -279,19 +279,19 @@ def _roots(kernel: Kernel) -> Iterator[tuple[Node, ...]]:
         yield (s.expr,) if s.mask is None else (s.expr, s.mask)
 
 
-def _dear(n: Node) -> bool:
+def _is_costly(n: Node) -> bool:
     return n.op in COSTLY and n.dtype.is_float and bool(axes_of(n))
 
 
 def _holds(order: Sequence[Node], count: dict[Node, int]) -> dict[Node, bool]:
-    """Whether each expression holds what is dear, over all of its axes, and nothing that has no place in a value."""
-    dear: dict[Node, bool] = {}
+    """Whether each expression holds what is costly, over all of its axes, and nothing that has no place in a value."""
+    costly: dict[Node, bool] = {}
     plain: dict[Node, bool] = {}
     for n in order:
         plain[n] = n.op not in ("arg", "tuple") and not (n.op in _WHOLE and n.dtype is not index) and all(plain[s] for s in n.src)
         own = axes_of(n)
-        dear[n] = _dear(n) or (bool(own) and count[n] >= LONG) or any(dear[s] and axes_of(s) == own for s in n.src)
-    return {n: dear[n] and plain[n] for n in order}
+        costly[n] = _is_costly(n) or (bool(own) and count[n] >= LONG) or any(costly[s] and axes_of(s) == own for s in n.src)
+    return {n: costly[n] and plain[n] for n in order}
 
 
 def _place(n: Node, leaves: Iterable[Node], rebuilt: dict[tuple[tuple[Node, Node], ...], dict[Node, Node]]) -> _Place | None:

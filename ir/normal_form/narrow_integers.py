@@ -27,16 +27,16 @@ from ..rewriter import Rewriter
 # they are integers of another type, as sums and products of two.
 
 
-_DEAR = {"mul", "floordiv", "remainder", "max", "min", "abs", "shr", "prod", "div", "mod", "where"}
+_COSTLY = {"mul", "floordiv", "remainder", "max", "min", "abs", "shr", "prod", "div", "mod", "where"}
 """What vectors of 64-bit integers have no instruction for on many processors, or have it at half the rate."""
 
 
-def dear_data(n: Node) -> bool:
+def costly_data(n: Node) -> bool:
     """Whether an integer of 64 bits is computed of data by operators that cost much in so many bits (memoised)."""
-    for m in pending(n, lambda m: "dear" in m._memo):
-        inner = m.op not in ("load", "ref") and any(s._memo["dear"] for s in m.src)
-        m._memo["dear"] = inner or (m.op in _DEAR and m.dtype.is_int and m.dtype.size == 8 and reads_data(m))
-    return bool(n._memo["dear"])
+    for m in pending(n, lambda m: "costly" in m._memo):
+        inner = m.op not in ("load", "ref") and any(s._memo["costly"] for s in m.src)
+        m._memo["costly"] = inner or (m.op in _COSTLY and m.dtype.is_int and m.dtype.size == 8 and reads_data(m))
+    return bool(n._memo["costly"])
 
 
 Of = Callable[[Node], Interval]
@@ -102,7 +102,7 @@ WORD: Pair = (int32, uint32)
 def narrow(kernel: Kernel) -> Kernel:
     """An equal kernel whose casts to integers of 8 and 16 bits are of expressions in 16 bits, and those to others of expressions in 32,
     where that changes no value; `kernel` itself where there are none."""
-    if not any(_size_of(n) for root in _roots(kernel) for n in walk(root)) and not any(_dear(n) for n in _roots(kernel)):
+    if not any(_size_of(n) for root in _roots(kernel) for n in walk(root)) and not any(_is_costly(n) for n in _roots(kernel)):
         return kernel
     found = Narrow(kernel)
     out = found.run()
@@ -118,7 +118,7 @@ def _roots(kernel: Kernel) -> Iterator[Node]:
 
 def _computed(n: Node, size: int) -> bool:
     """Whether a node is an integer of more than `size` bytes that an operator makes of data."""
-    return n.dtype.is_int and n.dtype.size > size and (dear_data(n) if n.dtype is index else n.op in _ENDS)
+    return n.dtype.is_int and n.dtype.size > size and (costly_data(n) if n.dtype is index else n.op in _ENDS)
 
 
 def _size_of(n: Node) -> int:
@@ -130,9 +130,9 @@ def _size_of(n: Node) -> int:
     return 4 if n.op in COMPARE and any(_computed(s, 4) for s in n.src) else 0
 
 
-def _dear(n: Node) -> bool:
+def _is_costly(n: Node) -> bool:
     """Whether what is computed in 64 bits has operators that cost much there."""
-    return _computed(n, 4) and dear_data(n)
+    return _computed(n, 4) and costly_data(n)
 
 
 def _is_negative(n: Node) -> Node | None:
@@ -204,7 +204,7 @@ class Narrow(Rewriter):
 
     def _root(self, n: Node) -> Node:
         """What is kept or stored: computed in 32 bits where 64 are dear."""
-        found = self.whole(n, WORD) if _dear(n) else None
+        found = self.whole(n, WORD) if _is_costly(n) else None
         if found is None:
             return self.go(n)
         self.changed = True

@@ -72,11 +72,11 @@ def raw_nests(kernel: Kernel) -> list[RawNest]:
         exprs = (s.expr, *s.indices) if s.mask is None else (s.expr, *s.indices, s.mask)
         new, level = inlining.exprs(exprs)
         found.append(RawNest(s, None, new, max(level, 0)))
-    met = [found[k] for k in met_from_stores([n.name for n in found], [n.exprs for n in found])]
+    met = [found[k] for k in order_from_stores([n.name for n in found], [n.exprs for n in found])]
     return sorted((n for n in met if n.name), key=lambda n: n.level) + [n for n in found if not n.name]
 
 
-def met_from_stores(names: Sequence[str], exprs: Sequence[tuple[Node, ...]]) -> list[int]:
+def order_from_stores(names: Sequence[str], exprs: Sequence[tuple[Node, ...]]) -> list[int]:
     """Positions in the order in which one meets them who goes from the stores to what they read, depth first. A store
     has the name ""."""
     number = {name: k for k, name in enumerate(names) if name}

@@ -19,7 +19,7 @@ from ..dtypes import bool_, index
 from ..kernel import Kernel
 from ..node import COSTLY, Node, axes_of, axis, const, make, walk
 from ..operators import rebuild, substitute_on
-from .nests import INSIDE, AxisTies, RawNest, met_from_stores, own_name, raw_nests
+from .nests import INSIDE, AxisTies, RawNest, order_from_stores, own_name, raw_nests
 
 _PLAIN = frozenset({"const", "axis", "sym", "arg", "load", "ref", "cast"})
 
@@ -191,7 +191,7 @@ def named_nests(ties: AxisTies, naming: Naming) -> list[NamedNest]:
         read = [level[own_name(n)] for n in walk(v.whole) if n.op == "ref"]
         axes = tuple(sorted(axes_of(v.whole), key=ties.rank))
         found.append(NamedNest(v.name, v, v.fold, max(read, default=-1), axes, (), (v.body,), _reads((v.body,))))
-    order = [found[k] for k in met_from_stores([n.name for n in found], [n.forms for n in found])]
+    order = [found[k] for k in order_from_stores([n.name for n in found], [n.forms for n in found])]
     by_name = {n.name: n for n in order if n.name}
     placed: set[str] = set()
     for n in order:

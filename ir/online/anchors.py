@@ -348,7 +348,7 @@ def family_form(nests: list[ChainNest]) -> list[ChainNest]:
     """The nests with one axis node a family, named after its first axis, and masks as `masked_last` has them."""
     groups = _Groups(nests)
     by_name = {n.name: n for n in nests if isinstance(n.item, Value)}
-    for a, b in (*_handed(nests, by_name), *_beside(nests)):
+    for a, b in (*_handed(nests, by_name), *_neighbouring_axes(nests)):
         groups.join(a, b)
     node: dict[Node, Node] = {}
     taken: set[str] = set()
@@ -380,7 +380,7 @@ def _handed(nests: list[ChainNest], by_name: dict[str, ChainNest]) -> Iterator[t
                 yield from ((a, i) for a, i in zip(by_name[r.arg].axes, r.src, strict=True) if i.op == "axis")
 
 
-def _beside(nests: list[ChainNest]) -> Iterator[tuple[Node, Node]]:
+def _neighbouring_axes(nests: list[ChainNest]) -> Iterator[tuple[Node, Node]]:
     """Axes that index the same dimension of one buffer; then the axes of reductions of which one reads the other."""
     seen: dict[tuple[Buffer, int], list[Node]] = {}
     for n in nests:

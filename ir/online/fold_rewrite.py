@@ -129,7 +129,7 @@ class _Rewrite:
     def _is_product(self, n: ChainNest) -> bool:
         """Whether a nest sums products of a head itself, and not of a function of it."""
         parts = factors(_bare(n.exprs[0]))[0]
-        return _contracts(n) and all(p.op == "ref" or not _names(p) & self.heads for p in parts)
+        return _contracts(n) and all(p.op == "ref" or not {r.arg for r in N.walk(p) if r.op == "ref"} & self.heads for p in parts)
 
     def _inside(self) -> list[str]:
         """The values that span the axis and that the chain reads: the block computes them. Raises Inseparable where the
@@ -257,10 +257,6 @@ def _contracts(n: ChainNest) -> bool:
     parts = [axes_of(p) for p in factors(_bare(n.exprs[0]))[0]] if n.combine == "add" else []
     lacking = [lost for p in parts if p and (lost := set(n.axes) - p)]
     return len(lacking) > 1 and not set.intersection(*lacking)
-
-
-def _names(e: Node) -> set[str]:
-    return {r.arg for r in N.walk(e) if r.op == "ref"}
 
 
 def _bare(e: Node) -> Node:

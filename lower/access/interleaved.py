@@ -40,10 +40,10 @@ def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, inva
         return deinterleave(b, [joined(b, chunks[i::step]) for i in range(step)], component, size)
     if mask is not None:
         return None
-    return picked(ev, lambda at: ev.low.load(mem, base, at, width, None, invariant), offset, step)
+    return strided_vector(ev, lambda at: ev.low.load(mem, base, at, width, None, invariant), offset, step)
 
 
-def picked(ev: Indices, load: Callable[[int], Val], offset: int, step: int) -> Val | None:
+def strided_vector(ev: Indices, load: Callable[[int], Val], offset: int, step: int) -> Val | None:
     """A vector of the elements `step` apart from an offset on, out of whole vectors, which `load` makes of where they begin; None where it is
     better gathered. Nothing past the last element that is wanted is read."""
     b, width = ev.b, ev.width

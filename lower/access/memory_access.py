@@ -22,7 +22,7 @@ from ...program.program import Mem, Val
 from ..indices import Bounds, Indices
 from ..part_index import as_node, reads_memory
 from ..storage import Array, Assignment
-from .interleaved import chunk, group_read, interleave, picked, strided_read, write_rows
+from .interleaved import chunk, group_read, interleave, strided_read, strided_vector, write_rows
 from .transpose import block_of, rows_of, transposed_read
 
 # known lanes ----------------------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ class MemoryAccess(Bounds):
         def load(offset: int) -> Val:
             return masked_load(self, mem, base, offset, None, self.width, (mask, mask), invariant)
 
-        return picked(self, load, c, step)
+        return strided_vector(self, load, c, step)
 
     def kept_output(self, mem: Mem) -> bool:
         """Whether a read is of what is kept in an output, where elements beside those that are wanted may not be written yet."""
@@ -370,7 +370,7 @@ def read_masked(
     """A load at an element index over parts, 0 where a mask (over axes, and its value here) does not hold."""
     cond, held = mask
     if held is None or held.lanes == 1 or not _reads_plainly(ev, node, mem, address, asg):
-        alone, there = (None, None) if cond is None or held is None or held.lanes == 1 else _apart(ev, cond, asg)
+        alone, there = (None, None) if cond is None or held is None or held.lanes == 1 else _uniform_mask(ev, cond, asg)
         if alone is not None and there is not None and all(there):
             held = alone
         return ev.read(mem, address, asg, held, invariant, alone=alone, there=there)
@@ -380,7 +380,7 @@ def read_masked(
     return b.op("select", held, x, b.splat(b.const(0, mem.dtype), held.lanes), dtype=mem.dtype)
 
 
-def _apart(ev: MemoryAccess, cond: Node, asg: Assignment) -> tuple[Val | None, tuple[bool, ...] | None]:
+def _uniform_mask(ev: MemoryAccess, cond: Node, asg: Assignment) -> tuple[Val | None, tuple[bool, ...] | None]:
     """What of a mask is one for all lanes: where that does not hold, no lane is on; and what of it is known lane by lane, if that is all else."""
     alone: Val | None = None
     there: tuple[bool, ...] | None = (True,) * ev.width

@@ -165,7 +165,7 @@ def _steep32(e: FloatEmitter, over: Val, under: Val) -> tuple[Val, list[Val]]:
     y = e.fma(e.op("mul", t, square), e.horner(minimax.ATAN_WHOLE32, square), t)
     turn, low = minimax.RIGHT_ANGLE["float32"]
     found = e.op("select", less, y, e.op("add", e.op("sub", e.num(turn), y), e.num(low)))
-    return found, _between(e, small, large)
+    return found, _far_from_limits(e, small, large)
 
 
 def _steep64(e: FloatEmitter, over: Val, under: Val) -> tuple[Val, list[Val]]:
@@ -181,10 +181,10 @@ def _steep64(e: FloatEmitter, over: Val, under: Val) -> tuple[Val, list[Val]]:
     )
     high, lost = e.sum(whole, t)
     found = e.op("add", high, e.op("add", y, e.op("add", lost, rest)))
-    return found, _between(e, over, over) + _between(e, under, under)
+    return found, _far_from_limits(e, over, over) + _far_from_limits(e, under, under)
 
 
-def _between(e: FloatEmitter, small: Val, large: Val) -> list[Val]:
+def _far_from_limits(e: FloatEmitter, small: Val, large: Val) -> list[Val]:
     """Whether numbers, of which these are the least and the largest, are far from both ends of the exponents."""
     return [e.op("lt", e.num(2.0 ** (3 - e.f.bias)), small), e.op("lt", large, e.num(2.0 ** (e.f.bias - 3)))]
 

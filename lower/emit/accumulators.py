@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import prod
 
 from ...ir import index as ix
 from ...ir.body import identity
+from ...ir.buffer import load_parts
 from ...ir.dtypes import bool_
-from ...ir.node import Node, const
+from ...ir.node import Node, axes_of, const, sym
+from ...ir.operators import substitute
 from ...opts.addition_order import order_of
 from ...opts.analysis.extremes import by_bits
-from ...opts.analysis.ragged import conditions, rest_alone
+from ...opts.analysis.ragged import SHORT, conditions, entries_of_a_row, length_of_a_row, regular, rest_alone, sides
 from ...opts.axis_plan import Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
@@ -30,9 +32,67 @@ from ..storage import Array, Assignment, Key
 from .addition_chains import ShortChains
 from .dot import Dot
 from .early_exit import unless_final, unless_skipped
-from .equal_rows import EqualRows, equal_rows
+from .fast_path import all_lanes
 from .nest_loops import alone, carry, loaded_limit
 from .partial_results import across
+
+# equal rows -----------------------------------------------------------------------------------------------------------
+#
+# Rows side by side that are all as long as the mean one: their entries lie at places that are known but for where the
+# first row begins.
+#
+# Lanes along rows read each entry of each row at an address of its own, under a loop whose end data says. In most
+# groups of regular rows, such as those of a stencil's matrix, all rows have one length. There every step is written
+# out, and reads entries at constant distances.
+
+
+@dataclass(frozen=True, slots=True)
+class EqualRows:
+    """Rows along the lanes. `data`: their lengths, each the end of a row less its beginning, which is the end of the row before; `length`: of
+    most of them."""
+
+    data: Node
+    begin: Node
+    end: Node
+    length: int
+
+    def hold(self, low: Lowering, ev: NestEval) -> Val:
+        """Whether all rows of the register copies have that length."""
+        b, lengths = low.b, [ev.value(self.data, {**asg, **low.scope.copies}) for asg in ev.assignments(ev.regs)]
+        return all_lanes(b, [b.op("eq", v, b.const(self.length, v.dtype)) for v in lengths])
+
+    def steps(self, low: Lowering, nest: Nest, ev: NestEval) -> list[Nest]:
+        """The nest in each step of such rows, its entries counted from the first one of the first row."""
+        assert ev.lane is not None
+        first = low.b.extract(ev.value(self.begin, dict.fromkeys((p.name for p in ev.regs), 0)), 0)
+        start = sym(f"entry {first.id}", 0, ix.bounds(self.begin)[1])
+        low.scalars.bound[start] = first
+        begin = ix.add(start, ev.lane.var, self.length)
+        rows = {self.begin: begin, self.end: ix.add(begin, const(self.length))}
+        return [replace(nest, expr=substitute(nest.expr, {**rows, nest.reduce_axes[0]: const(k)})) for k in range(self.length)]
+
+
+def equal_rows(low: Lowering, nest: Nest, ev: NestEval, part: Part) -> EqualRows | None:
+    """The rows whose entries a loop over `part` adds up, where most have one length, and few entries; None where nothing says so."""
+    conds, lane = conditions(nest), ev.lane
+    found = sides(conds[0]) if len(conds) == 1 else None
+    if found is None or lane is None or low.masked(lane.axis) or low.sched.target.kind != "cpu":
+        return None
+    place, data, _ = found
+    terms, _ = ix.parts(data)
+    ends = {k: t for t, k in terms.items()}
+    if place is not part.axis or part.stride != 1 or part.trips != part.axis.arg.extent or not length_of_a_row(data) or not regular(data):
+        return None
+    begin, end = ends[-1], ends[1]
+    (*_, at), (*_, after) = (load_parts(n.src[0] if n.op == "cast" else n)[1] for n in (begin, end))
+    mean = entries_of_a_row(data, part.axis.arg.extent)
+    beside = [p for p in ev.regs if p.axis in axes_of(data)] == [lane] == [*ev.regs] and lane.stride == 1
+    if mean is None or not beside or at is not lane.axis or ix.add(after, at, -1) is not const(1) or not 1 <= round(mean) <= SHORT:
+        return None
+    return EqualRows(data, begin, end, round(mean))
+
+
+# accumulators ---------------------------------------------------------------------------------------------------------
 
 LINE = 64
 """Bytes that one request fetches."""
@@ -160,7 +220,7 @@ class Accumulators:
             return accs
         apart = alone(self.low, self.n, loops) if self.dot is None and not self.low.scope.copies else ()
         if apart:
-            return self._run_apart(apart, loops, accs)
+            return self._run_rows(apart, loops, accs)
         equal = equal_rows(self.low, self.n, self.ev, loops[0]) if len(loops) == 1 and self.dot is None and self.order is None else None
         return self._run_loops(loops, accs) if equal is None else self._run_equal(equal, loops, accs)
 
@@ -203,7 +263,7 @@ class Accumulators:
         b, none = low.b, self.identity()
         return [b.op(self.combine, acc, b.insert(none, one, 0)) for acc, one in zip(accs, loop.results, strict=True)]
 
-    def _run_apart(self, rows: Sequence[Part], loops: Sequence[Part], accs: Sequence[Val]) -> list[Val]:
+    def _run_rows(self, rows: Sequence[Part], loops: Sequence[Part], accs: Sequence[Val]) -> list[Val]:
         """Accumulate through the reduce loops of one row after the other."""
         final = dict(enumerate(accs))
         for copies in self.ev.assignments(rows):

@@ -24,7 +24,7 @@ from ...ir.node import Node, axes_of, const, sym, walk
 from ...ir.node_text import order_key
 from ...ir.operators import substitute
 from ...ir.skipped_tiles import conjuncts
-from ...opts.analysis.ragged import LEAST, conditions, known_before, length_of_a_row, one_step, rows_apart, scatters, sides, worth
+from ...opts.analysis.ragged import LEAST, conditions, known_before, length_of_a_row, one_step, scatters, separate_rows, sides, worth
 from ...opts.analysis.ragged import LONG as WRITTEN
 from ...opts.analysis.thresholds import cuttable, operations
 from ...opts.axis_plan import Part
@@ -179,7 +179,7 @@ def _covered(nest: Nest, axis: Node) -> bool:
 def alone(low: Lowering, nest: Nest, loops: Sequence[Part]) -> tuple[Part, ...]:
     """The register copies of a reduction that each have `loops` of their own."""
     own = bool(loops) and loops[0].axis in nest.reduce_axes and _triangular(low, loops[0])
-    return rows_apart(low.sched, nest) if own else ()
+    return separate_rows(low.sched, nest) if own else ()
 
 
 def pieces_of_any(low: Lowering, part: Part) -> list[Piece]:

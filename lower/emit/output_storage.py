@@ -93,13 +93,8 @@ def alias(low: Lowering, n: Nest, reversed_axis: Node | None = None) -> Array | 
         return None
     low.storage.aliased.add(store.name)
     found = {p: (s, p is i) for p, i, s in zip(places, store.indices, low.ctx.strides[store.store.buffer.name], strict=True)}
-    strides = tuple(s if ahead else _back(s) for s, ahead in (found[a] for a in n.axes))
+    strides = tuple(s if ahead else (-s if isinstance(s, int) else ix.mul(s, const(-1))) for s, ahead in (found[a] for a in n.axes))
     return Array(low.param(store.store.buffer.name), n.axes, tuple(bases[a] for a in n.axes), strides, param=True)
-
-
-def _back(stride: int | Node) -> int | Node:
-    """The stride of steps towards the beginning."""
-    return -stride if isinstance(stride, int) else ix.mul(stride, const(-1))
 
 
 def prepare_fills(low: Lowering, n: Nest) -> None:

@@ -147,7 +147,7 @@ def _accumulators(low: Lowering, n: Nest, windows: bool = True) -> type[Accumula
     if n.name in low.sched.places:
         return IndexAccumulators
     t = low.sched.tensors.get(n.name)
-    if t is None and (scaled := scaled_dots.found(low, n)) is not None:
+    if t is None and (scaled := scaled_dots.accumulators_of(low, n)) is not None:
         return scaled
     if t is None:
         return WindowExtremes if windows and suits(low, n) else Accumulators

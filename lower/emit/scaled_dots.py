@@ -23,7 +23,7 @@ from .accumulators import Accumulators, fetch
 from .dot import flipped
 
 
-def found(low: Lowering, n: Nest) -> type[Accumulators] | None:
+def accumulators_of(low: Lowering, n: Nest) -> type[Accumulators] | None:
     """What adds up a sum whose groups have scales; None where it is no such sum. (The twin has numbers that fit no byte.)"""
     if not low.b.expand or low.sched.group > 1 or n.fills or any(low.masked(a) for a in n.reduce_axes):
         return None

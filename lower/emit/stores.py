@@ -308,7 +308,7 @@ def store_point(low: Lowering, n: Nest, mine: bool = False, in_step: bool = Fals
     """A point's stores. `mine`: where the mask is known to hold; `in_step`: as part of a step that sees to what is not ordinary."""
     assert n.store is not None
     ev = NestEval(low, n)
-    conds = ev.conditions() + ([] if mine else _asked(n, ev))
+    conds = ev.conditions() + ([] if mine else _unknown_mask(n, ev))
     at = low.ctx.address(n.store.buffer.name, n.indices)
     mem = low.param(n.store.buffer.name)
     there = [a for a in ev.assignments(ev.regs) if not ev.nowhere(conds, a)]
@@ -340,7 +340,7 @@ def store_point(low: Lowering, n: Nest, mine: bool = False, in_step: bool = Fals
             ev.write(mem, at, asg, _as(ev, _combined(n, ev, old, asg), mem.dtype), conds)
 
 
-def _asked(n: Nest, ev: NestEval) -> list[Node]:
+def _unknown_mask(n: Nest, ev: NestEval) -> list[Node]:
     """The mask of a store, as far as it is not known to hold."""
     each = [] if n.mask is None else list(conjuncts(n.mask))
     left = [c for c in each if not ev.holds(c)]

@@ -146,16 +146,11 @@ def _run(run: list[Instr], registers: int, shared: frozenset[int]) -> list[Instr
     if longest < CHAIN or sum(map(worked_on, rest)) < 1.5 * longest:
         return run
     need = before(rest, shared)
-    strand = _strands(need)
+    # A number for every instruction: the last beginning (a load, mostly) that it depends on.
+    strand: list[int] = []
+    for i, b in enumerate(need):
+        strand.append(max((strand[j] for j in b), default=i))
     return first + _in_turns(rest, need, strand, max(2, registers * 3 // 4 // _peak(rest, strand)))
-
-
-def _strands(before: list[set[int]]) -> list[int]:
-    """A number for every instruction: the last beginning (a load, mostly) that it depends on."""
-    out: list[int] = []
-    for i, b in enumerate(before):
-        out.append(max((out[j] for j in b), default=i))
-    return out
 
 
 def _peak(run: list[Instr], strand: list[int]) -> int:

@@ -354,12 +354,8 @@ def plan(kernel: Kernel, device: Device, inputs: Mapping[str, Array], exact: boo
     try:
         built = build(made, plain_threads(made, device.target), device)
         return DeviceReference(
-            built, {b.name: (b.dtype, _shape(b.shape)) for b in kernel.outputs}, sampled_points(kernel, inputs, exact, drift)
+            built, {b.name: (b.dtype, tuple(int(d) for d in b.shape)) for b in kernel.outputs}, sampled_points(kernel, inputs, exact, drift)
         )
     except TilewrightError as e:
         log.info("the reference is computed on the host: %s", e)
         return None
-
-
-def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(int(d) for d in shape)

@@ -368,7 +368,7 @@ def _errors(expect: Expect, got: Array, part: slice) -> Array:
         error = np.abs(got.astype(np.float64) - value.astype(np.float64)) * expect.weight[part]
     else:
         wide = got.astype(np.float64)
-        signless = _has_no_infinity(expect.dtype)
+        signless = expect.dtype.is_float and not FORMATS[expect.dtype.name].infinite
         over = np.isnan(wide) if signless else np.isinf(wide)
         if over.any():  # what is too large where the reference just fits is no further off than what rounds to it
             wide = np.where(over & np.isfinite(value), np.copysign(OVERFLOW[expect.dtype.name], value if signless else wide), wide)
@@ -385,10 +385,6 @@ def _errors(expect: Expect, got: Array, part: slice) -> Array:
     if expect.free is not None:
         error[expect.free[part]] = 0.0
     return error
-
-
-def _has_no_infinity(dtype: DType) -> bool:
-    return dtype.is_float and not FORMATS[dtype.name].infinite
 
 
 def _untouched(expect: Expect, got: Array, error: Array) -> int:

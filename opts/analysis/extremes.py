@@ -69,7 +69,7 @@ MOST = 2048
 """Elements of all windows of a body, from which on the model does not look at them one by one."""
 
 
-def spelled_out(s: Scheduled, n: Nest) -> bool:
+def fully_unrolled(s: Scheduled, n: Nest) -> bool:
     """Whether a reduction is a maximum or minimum over a window without a loop, for results in registers that stores alone read."""
     if combine_of(n) not in ("max", "min") or n.fills or n.name in s.places or n.name in s.dots or n.name in s.tensors:
         return False

@@ -79,10 +79,10 @@ def sides(cond: Node) -> tuple[Node, Node, bool] | None:
         return a, cond.src[1], False
     if b is not None and a is None:
         return b, cond.src[0], True
-    return None if a is not None or cond.src[0].dtype is not index else _apart(cond)
+    return None if a is not None or cond.src[0].dtype is not index else _normal_comparison(cond)
 
 
-def _apart(cond: Node) -> tuple[Node, Node, bool] | None:
+def _normal_comparison(cond: Node) -> tuple[Node, Node, bool] | None:
     """The same of a comparison of indices that are sums of places and data; None where such sums may not fit 64 bits."""
     terms, c = ix.parts(ix.add(cond.src[0], cond.src[1], -1))
     data = {t: -k for t, k in terms.items() if _place(t) is None}
@@ -118,7 +118,7 @@ def worth(sched: Scheduled, nests: Sequence[Nest], part: Part) -> bool:
     return step <= LONG and part.trips * step >= WORTH
 
 
-def rows_apart(sched: Scheduled, nest: Nest) -> tuple[Part, ...]:
+def separate_rows(sched: Scheduled, nest: Nest) -> tuple[Part, ...]:
     """The register copies of a reduction that each have loops of their own: rows side by side that end where data says, and have no element
     in common. (Of rows in one loop the longest counts.) Their sums across lanes are made together."""
     lanes = sched.lanes(nest)
@@ -195,7 +195,7 @@ def ragged_share(sched: Scheduled, nest: Nest) -> float:
             if not looped or axis not in axes_of(place) or not known_before(sched, nest, looped[0], data):
                 continue
             if worth(sched, (nest,), looped[0]):
-                beside = _rows_beside(sched, nest, data)
+                beside = _rows_in_one_loop(sched, nest, data)
                 mean = entries_of_a_row(data, extent)
                 if mean is None:
                     out = min(out, beside / (beside + 1) + plan.block / (2 * extent))
@@ -206,9 +206,9 @@ def ragged_share(sched: Scheduled, nest: Nest) -> float:
     return out
 
 
-def _rows_beside(sched: Scheduled, nest: Nest, data: Node) -> int:
+def _rows_in_one_loop(sched: Scheduled, nest: Nest, data: Node) -> int:
     """How many rows go through one loop."""
-    apart = rows_apart(sched, nest)
+    apart = separate_rows(sched, nest)
     return prod(p.trips for p in sched.lanes(nest).regs if p.axis in axes_of(data) and p not in apart)
 
 
@@ -258,7 +258,7 @@ def row_loops(sched: Scheduled, nest: Nest) -> tuple[float, float]:
         for axis in (a for a in nest.reduce_axes if a in axes_of(place)):
             mean = entries_of_a_row(data, ix.upper(axis.arg.extent))
             if mean is not None:
-                loops = prod(ix.upper(a.arg.extent) for a in axes_of(data)) / _rows_beside(sched, nest, data)
+                loops = prod(ix.upper(a.arg.extent) for a in axes_of(data)) / _rows_in_one_loop(sched, nest, data)
                 block = sched.plans[axis].block  # (whole steps, and what is left of a row, each have a loop)
                 return loops, 0.0 if regular(data) else (1 + (1 < block < mean)) * loops * min(1.0, 2 * sqrt(mean) / block)
     return 0.0, 0.0

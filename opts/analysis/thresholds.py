@@ -18,7 +18,7 @@ from ...ir.node import COMPARE, Node, axes_of, reachable, walk
 from ...ir.skipped_tiles import conjuncts
 from ..nests import Nest
 from ..schedule import Scheduled
-from .extremes import spelled_out
+from .extremes import fully_unrolled
 from .interior import interior, likely, quotients
 
 SHORT = 160
@@ -107,7 +107,7 @@ def holds_inside(sched: Scheduled, nest: Nest, cond: Node) -> bool:
 def operations(sched: Scheduled, nest: Nest) -> int:
     """About how many instructions a step of a nest is, places left out."""
     lanes = sched.lanes(nest)
-    return prod(p.trips for p in lanes.regs) // lanes.width * _operations(nest, spelled_out(sched, nest))
+    return prod(p.trips for p in lanes.regs) // lanes.width * _operations(nest, fully_unrolled(sched, nest))
 
 
 @lru_cache(maxsize=512)

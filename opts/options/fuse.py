@@ -146,7 +146,7 @@ def _place(n: Nest, group: Sequence[Nest]) -> ExtremePlace | None:
     return next((p for m in group if (p := place_of(n, m)) is not None), None)
 
 
-def has_beside(target: Target) -> bool:
+def combines_in_loops(target: Target) -> bool:
     """Threads of a group combine reductions one by one, so places and stores beside them are for processors' own loops."""
     return target.kind != "gpu" and not target.groups
 
@@ -166,10 +166,10 @@ def finish(s: Scheduled, b: ScheduleBuilder) -> Scheduled:
     for on in s.marked("FUSE"):
         family = next(a.arg.family for a in b.plans if on in (a.arg.name, a.arg.family))
         joined = {name for done in names for name in done}
-        free = ([n for n in g if n.store is None or n.name not in joined] for g in siblings(items, family, has_beside(s.target)))
+        free = ([n for n in g if n.store is None or n.name not in joined] for g in siblings(items, family, combines_in_loops(s.target)))
         found = [g for g in free if len(g) > 1 and not any(n.name in joined for n in g)]
         if not found:
-            stores = ", nor does a store at these points share anything with one" if has_beside(s.target) else ""
+            stores = ", nor does a store at these points share anything with one" if combines_in_loops(s.target) else ""
             raise OptError(f"FUSE({on}): no two reductions over {on} run over the same points without needing each other{stores}")
         for group in _possible(s, on, found):
             places |= {n.name: p for n in group if (p := _place(n, group)) is not None}
@@ -264,7 +264,7 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
     """Each family that has siblings."""
     taken = {on for op, on in near.taken if op == "FUSE"}
     for family in dict.fromkeys(a.arg.family for n in near.schedule.nests for a in n.reduce_axes) if not near.schedule.phases else ():
-        found = siblings(near.schedule.items, family, has_beside(near.target))
+        found = siblings(near.schedule.items, family, combines_in_loops(near.target))
         if found and taken.isdisjoint((family, _name(found, family))):
             yield (opt("FUSE", _name(found, family)),)
 
@@ -272,7 +272,7 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
 def by_family(kernel: Kernel, target: Target) -> dict[str, list[list[Nest]]]:
     """The groups of a kernel that may run in one loop each, by the family that is reduced over."""
     families = dict.fromkeys(str(a.arg.family) for v in kernel.values.values() for a in v.reduce_axes)
-    found = {f: siblings(plain(kernel), f, has_beside(target)) for f in families}
+    found = {f: siblings(plain(kernel), f, combines_in_loops(target)) for f in families}
     return {f: groups for f, groups in found.items() if groups}
 
 

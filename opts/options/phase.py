@@ -93,7 +93,7 @@ def order(kernel: Kernel, mine: Opts) -> int:
 def in_phases(r: Rewriting, kernels: tuple[Kernel, ...]) -> Scheduled:
     """The schedule of kernels that run one after another: what is before the last one waits in the workspace."""
     check_workspace(r)
-    check_work(r.mine[0], sum(_bytes(b) for k in kernels[:-1] for b in k.outputs))
+    check_work(r.mine[0], sum(b.dtype.size * prod(ix.upper(d) for d in b.shape) for k in kernels[:-1] for b in k.outputs))
     axes = frozenset(x for k in kernels for x in _axes(k))
     lost = next((o for o in r.others if not any(concerns(o, k, axes) for k in kernels)), None)
     if lost is not None:
@@ -137,10 +137,6 @@ def concerns(o: Opt, kernel: Kernel, known: frozenset[str]) -> bool:
 @lru_cache(maxsize=256)
 def _axes(kernel: Kernel) -> frozenset[str]:
     return frozenset(x for a in kernel.axes for x in (a.arg.name, a.arg.family))
-
-
-def _bytes(b: Buffer) -> int:
-    return b.dtype.size * prod(ix.upper(d) for d in b.shape)
 
 
 def propose(near: Neighbourhood) -> Iterator[Opts]:

@@ -19,7 +19,7 @@ from ..analysis.structure import extent, scanned_axes
 from ..neighbourhood import Neighbourhood
 from ..opt import Opt, Opts, opt
 from ..registry import Doc, Golden, Option, Rewriting, always, check_workspace
-from ..rewrites import split_reduction, split_scan, split_scatter
+from ..rewrites import split_axis, split_scatter
 from ..rewrites.split_scatter import Scatter, alike, copied_type, privatisable
 from ..schedule import Scheduled
 
@@ -108,9 +108,9 @@ def rewrite(r: Rewriting) -> Scheduled:
         return split_scatter.rewrite(r, tuple(name for s in splits for name in s.outputs))
     assert first.axis is not None
     if kind == "scan":
-        return split_scan.rewrite(r, first.axis)
+        return split_axis.rewrite_scan(r, first.axis)
     assert first.value is not None
-    return split_reduction.rewrite(r, first.value, first.axis)
+    return split_axis.rewrite(r, first.value, first.axis)
 
 
 def by_phase(kernel: Kernel, o: Opt) -> bool:
@@ -133,7 +133,7 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
         if s.kind == "reduction" and s.axis is not None and ("UPCAST", f"{s.axis.arg.name}.s") not in near.taken:
             yield from ((opt("UPCAST", f"{s.axis.arg.name}.s", n),) for n in TOGETHER)
     if "scan" not in kinds:
-        yield from _chunks([(scan_name(kernel, a), a) for a in split_scan.splittable(kernel)])
+        yield from _chunks([(scan_name(kernel, a), a) for a in split_axis.splittable(kernel)])
     if "scatter" not in kinds and "OWN" not in near.ops:
         for names in alike(kernel):
             scatter = privatisable(kernel, names[0])

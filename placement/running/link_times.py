@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...targets import affinity
-from .rank import Whereabouts, as_rank
 from .ranks import Ranks
+from .run_spec import Whereabouts, as_rank
 
 SIZES = (1 << 12, 1 << 15, 1 << 18, 1 << 20, 1 << 22)
 CALLS, SECONDS = 100, 0.1
@@ -81,15 +81,15 @@ def _slowed(world: Ranks) -> dict[str, dict[str, float]]:
         "memory": lambda: np.copyto(copy, source),
         "compute": lambda: np.matmul(a, b, product),
     }
-    alone = {kind: _beside(world, call, None)[0] for kind, call in work.items()}
+    alone = {kind: _contended(world, call, None)[0] for kind, call in work.items()}
     found: dict[str, dict[str, float]] = {kind: {} for kind in work}
     for main, other in combinations(work, 2):
-        mine, theirs = _beside(world, work[main], work[other])
+        mine, theirs = _contended(world, work[main], work[other])
         found[main][other], found[other][main] = max(1.0, mine / alone[main]), max(1.0, theirs / alone[other])
     return found
 
 
-def _beside(world: Ranks, call: Callable[[], Any], other: Callable[[], Any] | None) -> tuple[float, float]:
+def _contended(world: Ranks, call: Callable[[], Any], other: Callable[[], Any] | None) -> tuple[float, float]:
     """(seconds of a call while a second thread does the other over and over, seconds of the other then), on the slowest rank."""
     stop, done = Event(), [0]
 

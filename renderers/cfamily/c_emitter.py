@@ -130,7 +130,7 @@ class Dialect(ABC):
         """1/√x within a part in 2700."""
         raise BuildError(f"{self.LANGUAGE.title} has no root_guess: lower the kernel for the target it is rendered for")
 
-    def apart(self, at: str, mem: Mem, out: Val) -> str:
+    def separate_load(self, at: str, mem: Mem, out: Val) -> str:
         """The pointer for the load of a scalar, where that is not to become part of another load."""
         return at
 

@@ -80,7 +80,7 @@ def _consecutive(e: CFamilyEmitter, mem: Mem, at: Val, mask: Val | None, out: Va
         i = mem.offset + start
         if w == 1:
             base, where = place(e, mem, at, i)
-            text, zero = f"{e.apart(base, mem, out)}[{where}]", e.literal(0, m)
+            text, zero = f"{e.separate_load(base, mem, out)}[{where}]", e.literal(0, m)
             cond = one or (bools[start] if bools else None)
             texts.append(f"{atom(cond)} ? {text} : {zero}" if cond else text)
         elif bools:

@@ -218,7 +218,13 @@ def _product_asm(row: TensorRow, types: str, letter: str, a: SharedOperand | Non
         inputs.append('"l"(a)')
     inputs += ['"l"(b)', '"r"((int)add)']
     second, flag = at + len(inputs) - 2, at + len(inputs) - 1
-    tail = _tail(row, a, b)
+    # The immediate operands: signs of A and B for floats, and which operands of 16 bits lie across k.
+    numbers: Sequence[int] = ()
+    if row.c.is_float:
+        numbers = [1, 1]
+        if row.a.size == 2:
+            numbers = [1, 1, *([] if a is None else [int(a.across)]), int(b.across)]
+    tail = "".join(f", {n}" for n in numbers)
     shape = f"m64n{row.n}k{row.k}"
     ptx = (
         f"{{\\n\\t.reg .pred p;\\n\\tsetp.ne.b32 p, %{flag}, 0;\\n\\t"
@@ -226,16 +232,6 @@ def _product_asm(row: TensorRow, types: str, letter: str, a: SharedOperand | Non
     )
     outs = ", ".join(f'"+{letter}"(d[{i}])' for i in range(count))
     return f'asm volatile("{ptx}" : {outs} : {", ".join(inputs)});'
-
-
-def _tail(row: TensorRow, a: SharedOperand | None, b: SharedOperand) -> str:
-    """The immediate operands: signs of A and B for floats, and which operands of 16 bits lie across k."""
-    numbers: Sequence[int] = ()
-    if row.c.is_float:
-        numbers = [1, 1]
-        if row.a.size == 2:
-            numbers = [1, 1, *([] if a is None else [int(a.across)]), int(b.across)]
-    return "".join(f", {n}" for n in numbers)
 
 
 class HopperEmitter(TensorText):

@@ -32,7 +32,7 @@ _RESULTS = {"f32": "F32", "e8m13": "E8m13", "f16": "Half"}
 def shuffle(e: CFamilyEmitter, s: Instr) -> None:
     """`shuffle`: whole registers change places as such."""
     assert isinstance(e, TensorText)
-    words = e.picked(s)
+    words = e.shuffled_registers(s)
     if words is None:
         lane_shuffle(e, s)
     else:
@@ -108,7 +108,7 @@ class TensorText(VectorAccess):
         """The body of a function: PTX of a compute capability (8.0) and above, or plain C++."""
         return f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= {least}\n    {ptx}\n#else\n    {plain}\n#endif"
 
-    def picked(self, s: Instr) -> list[str] | None:
+    def shuffled_registers(self, s: Instr) -> list[str] | None:
         """The registers that a shuffle gives, where it takes only whole ones; else None."""
         each = 4 // s.result.dtype.size if s.result.dtype.size < 4 else 0
         if not each or s.result.lanes % each:

@@ -275,7 +275,7 @@ class OpenClEmitter(GroupEmitter):
         """Scalars that become vectors, by id."""
         return {s.args[0].id for s in statements(self.phase.body) if isinstance(s, Instr) and s.op == "splat"}
 
-    def apart(self, at: str, mem: Mem, out: Val) -> str:
+    def separate_load(self, at: str, mem: Mem, out: Val) -> str:
         # neighbours that are loaded in a loop LLVM would keep for the next round, gather, and permute out of vectors: an instruction
         # that loads an element into all lanes is best (gradients of convolutions in half the time)
         if self.target.kind != "cpu" or not out.depth or not mem.dtype.is_float or mem.dtype.narrow or out.id not in self._spread_out:

@@ -381,7 +381,7 @@ def in_one_register(address: str, here: bool = False) -> str:
     return f'call ptr asm {"sideeffect " if here else ""}"", "=r,0"(ptr {address})'
 
 
-def apart(ty: str, value: str) -> str:
+def separate_store(ty: str, value: str) -> str:
     """The instruction that keeps a vector from becoming part of the store."""
     return f'call {ty} asm "", "=x,0"({ty} {value})'
 
@@ -498,7 +498,7 @@ def store(e: LlvmEmitter, s: Instr) -> str:
         _masked_store(e, "scatter", x, _addresses(e, mem, at), mem, on, lanes)
         return ""
     where = _address(e, mem, at)
-    x = e.emit(apart(ty, x)) if value in e.chosen else x
+    x = e.emit(separate_store(ty, x)) if value in e.chosen else x
     plain = f"store {ty} {x}, ptr {where}, align {mem.align}{_hint(mem)}"
     if mask is None:
         e.line(plain)

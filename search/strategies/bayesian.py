@@ -93,11 +93,11 @@ class Descent:
         """Whether a walk may begin at a measured point."""
         if self.held is not None:
             return point.template == best.template and self.holds(point) and point not in self._ends
-        return all(_apart(point, e) >= APART for e in (best, *self._ends[-20:]))
+        return all(_distance(point, e) >= APART for e in (best, *self._ends[-20:]))
 
     def _drawn(self, times: Mapping[ChoicePoint, float], best: ChoicePoint) -> ChoicePoint | None:
         drawn = [p for p in (self._points.uniform(self._rng) for _ in range(BEGINNINGS)) if p is not None and p not in times]
-        drawn.sort(key=lambda p: -min(APART, *(_apart(p, e) for e in (best, *self._ends[-20:]))))
+        drawn.sort(key=lambda p: -min(APART, *(_distance(p, e) for e in (best, *self._ends[-20:]))))
         return drawn[0] if drawn else None
 
     def asked(self, point: ChoicePoint) -> None:
@@ -108,7 +108,7 @@ class Descent:
         """A result, asked for by anybody; `best`: it is the best there is, which needs no walk of its own."""
         mine = point in self._asked
         self._asked.discard(point)
-        better = t < self._seconds and (mine or (self.here is not None and _apart(point, self.here) == 1 and self.holds(point)))
+        better = t < self._seconds and (mine or (self.here is not None and _distance(point, self.here) == 1 and self.holds(point)))
         if better:
             self.here, self._seconds, self._misses = point, t, 0
         elif mine:
@@ -124,7 +124,7 @@ class Descent:
         self._asked.clear()
 
 
-def _apart(a: ChoicePoint, b: ChoicePoint) -> int:
+def _distance(a: ChoicePoint, b: ChoicePoint) -> int:
     """In how many values two points differ; points of two templates are as far apart as can be."""
     return sum(x != y for x, y in zip(a.at, b.at)) if a.template == b.template else len(a.at) + len(b.at)
 

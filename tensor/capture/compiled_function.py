@@ -4,37 +4,117 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...devices.once import process_lock
+from ...ir.dtypes import uint8
 from ...ir.errors import UsageError
 from ...ir.index import upper
 from ...ir.node import Node, sym
 from ...ir.units import counted, duration
 from ...search.background import BackgroundTuner
-from ..graph.nodes import leaf
+from ..fusion.call_list import Call, KernelCall, LoopCall
+from ..graph.loop_nodes import NEVER
+from ..graph.nodes import TensorNode, leaf
 from ..graph.source_lines import Line, at, user_line, with_line
-from ..graph.symbolic_sizes import symbolic
+from ..graph.symbolic_sizes import most, symbolic
 from ..running import buffers
 from ..running.assignment import updating
-from ..running.buffers import MOVES, TensorBuffer, mb
+from ..running.buffers import MOVES, BufferSpec, TensorBuffer, mb
 from ..running.pools import rooms_of
 from ..tensor import Tensor
 from ..trees import unflatten
 from ..views import met, relatives
 from .bindings import Bindings, check_fits, copied_into, places_for, tensors_on
 from .call_arguments import Arguments, memory
-from .call_sequence import CallSequence, LinkedCall
+from .call_sequence import CallSequence, LinkedCall, LinkedLoop, StepLayout
 from .capture import ArraySource, CapturedGraph
 from .kernel_lookup import FoundKernel
-from .linked_loops import count_kernels, with_executable
+from .loop_memory import PlacedLoop, rooms_for
 from .memory_plan import PlacedCalls, StatePlan
 from .quick_calls import Found
 
 if TYPE_CHECKING:
     from ...devices import Executable, Limits
+
+
+# from calls that have places to calls that run, those in loops too ----------------------------------------------------
+
+UNKNOWN_TRIPS = 100
+"""How often a loop that only its test ends is thought to go round, where kernels are weighed."""
+
+
+def kernel_calls(calls: Sequence[Call], loops: Mapping[int, PlacedLoop], times: int = 1) -> Iterator[tuple[KernelCall, int]]:
+    """The calls of kernels in order, those in loops too, and how often each is made."""
+    for i, c in enumerate(calls):
+        if isinstance(c, KernelCall):
+            yield c, times
+        elif isinstance(c, LoopCall):
+            trips = c.body.loop.trips
+            yield from kernel_calls(loops[i].calls, loops[i].inner, times * (UNKNOWN_TRIPS if trips == NEVER else max(1, most(trips))))
+
+
+def linked_calls(
+    calls: Sequence[Call], loops: Mapping[int, PlacedLoop], device: str, places: int, executables: Iterator[Executable]
+) -> list[LinkedCall]:
+    """The calls with their executables, which come in the order of `kernel_calls`. `places`: how many places arrays have; rooms of loops have
+    those behind them."""
+    rooms = iter(range(places, places + len(loops)))
+    out = []
+    for i, c in enumerate(calls):
+        if isinstance(c, KernelCall):
+            out.append(LinkedCall(c.inputs, c.outputs, c.kernel.name, next(executables), None, c.kernel))
+        elif isinstance(c, LoopCall):
+            loop = _linked(loops[i], device, next(rooms), executables)
+            out.append(LinkedCall(c.inputs, c.outputs, c.name, None, None, None, loop))
+        else:
+            out.append(LinkedCall(c.inputs, c.outputs, c.call.name, None, c.call))
+    return out
+
+
+def _linked(p: PlacedLoop, device: str, room: int, executables: Iterator[Executable]) -> LinkedLoop:
+    body, loop = p.call.body, p.call.body.loop
+    calls = linked_calls(p.calls, p.inner, device, len(body.made.nodes), executables)
+    steps = None
+    if not p.native:
+        outputs = {(n.arg.kind, n.arg.at): j for j, n in enumerate(p.call.nodes)}
+        steps = StepLayout(
+            p.plan, tuple(specs_of(body.made.nodes, device, list(rooms_for(p.inner).values()))), device,
+            tuple(_spec(n, device) for n in loop.parameters), body.carries,
+            {k: body.rows_of(k) for k in range(loop.carries, loop.carries + loop.xs)},
+            tuple(outputs.get(("final", k)) for k in body.carries), tuple(outputs["stack", at] for at in body.stacks),
+            loop.counter is not None, loop.reverse,
+        )  # fmt: skip
+    return LinkedLoop(loop.name, tuple(calls), p.frame, room, loop.seconds, steps)
+
+
+def _spec(n: TensorNode, device: str) -> BufferSpec:
+    return BufferSpec(n.shape, n.dtype, device, n.line)
+
+
+def specs_of(nodes: Sequence[TensorNode], device: str, rooms: Sequence[int]) -> list[BufferSpec]:
+    """What buffers are of the arrays of a list, and then of the rooms of its loops, of so many bytes."""
+    return [*(_spec(n, device) for n in nodes), *(BufferSpec((n,), uint8, device, ("", 0)) for n in rooms)]
+
+
+def with_executable(calls: Sequence[LinkedCall], old: Executable, new: Executable) -> list[LinkedCall]:
+    """The calls, of which those of one executable run another one."""
+    out = []
+    for c in calls:
+        if c.loop is not None:
+            c = replace(c, loop=replace(c.loop, calls=tuple(with_executable(c.loop.calls, old, new))))
+        out.append(replace(c, executable=new) if c.executable is old else c)
+    return out
+
+
+def count_kernels(calls: Sequence[LinkedCall]) -> int:
+    """Calls of kernels in a list and in the steps of its loops."""
+    return sum(count_kernels(c.loop.calls) if c.loop is not None else c.executable is not None for c in calls)
+
+
+# compiled function ----------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -168,7 +248,7 @@ class CompiledFunction:
         line = user_line()
         updated = [s.state.tensor if s.state.tensor is not None else tensors[s.state.place] for s in self.plan.states]
         if self._may_meet(updated, tensors, given):
-            self._check_apart(updated, tensors, line)
+            self._check_disjoint(updated, tensors, line)
         with updating(updated):
             for t, s in zip(updated, self.plan.states):
                 if s.state.kind == "argument":
@@ -183,7 +263,7 @@ class CompiledFunction:
             for t, s in zip(updated, self.plan.states)
         )
 
-    def _check_apart(self, updated: Sequence[Tensor], tensors: Sequence[Tensor], line: Line) -> None:
+    def _check_disjoint(self, updated: Sequence[Tensor], tensors: Sequence[Tensor], line: Line) -> None:
         """Raise UsageError where a tensor that is updated has elements that another argument, another updated tensor or one that is read from
         outside has as well."""
         known = Counter(map(id, tensors))

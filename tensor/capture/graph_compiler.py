@@ -32,10 +32,9 @@ from ..running.realise import detached
 from . import graph_records as warm
 from .call_sequence import CallSequence
 from .capture import ArraySource, CapturedGraph
-from .compiled_function import CompiledFunction
+from .compiled_function import CompiledFunction, kernel_calls, linked_calls, specs_of
 from .jit_options import JitOptions
 from .kernel_lookup import CHECKING, FoundKernel, looked_up, looked_up_again
-from .linked_loops import kernel_calls, linked_calls, specs_of
 from .loop_memory import placed_loops, rooms_for
 from .memory_plan import StatePlan, placed
 

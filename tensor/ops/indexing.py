@@ -19,13 +19,12 @@ from ...ir.node import Node
 from ...ir.node import const as node_const
 from ..graph import index_maps as maps
 from ..graph.captured_numbers import plain
-from ..graph.index_checks import IndexMark, ValueMark, checked, switched_off
+from ..graph.index_checks import IndexMark, ValueMark, checked, interval, switched_off
 from ..graph.index_maps import Shape
 from ..graph.nodes import Gathered, Loaded, Scattered, TensorNode
 from ..graph.primitives import cast, const, elementwise, expand, gather, iota, reduce, reshape, rounded, scatter, view
 from ..graph.promotion import Scalar, promote
 from ..graph.symbolic_sizes import SymbolicSize, below, int_size, number, symbolic
-from ..graph.value_ranges import interval
 from ..leaves import from_data, from_numpy, values
 from ..running.current_capture import check_captured, current
 from .creation import all_of, along, bound_tests

@@ -9,12 +9,12 @@ from typing import TypeAlias
 from ...ir.dtypes import DTypeLike, bool_, int32, int64
 from ...ir.errors import UsageError
 from ..graph import index_maps as maps
+from ..graph.index_checks import RangeMark
 from ..graph.index_maps import Shape
 from ..graph.nodes import TensorNode
 from ..graph.primitives import as_typed, cast, elementwise, expand, marked, reduce, reshape, rounded, scan, stop_gradient, view
 from ..graph.promotion import dtype_of, sum_type
 from ..graph.symbolic_sizes import SymbolicSize, below, concrete, most, symbolic
-from ..graph.value_ranges import RangeMark
 from ..running.current_capture import current
 from .creation import along
 from .elementwise import choose, exp, length, like, log, to_floats, truth

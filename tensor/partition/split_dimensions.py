@@ -159,7 +159,7 @@ class _Apart:
             if graph.leaf(n) or not (id(n) in wanted or any(id(s) in self.plain for s in n.src)):
                 continue
             known = id(n) in chain and any(id(s) in self.found for s in n.src)
-            made = self._taken_apart(n) if known or id(n) in wanted else None
+            made = self._in_parts(n) if known or id(n) in wanted else None
             if made is not None:
                 self.found[id(n)] = made
             self.plain[id(n)] = self._rebuilt(n) if made is None or n.op != "reduce" else self._new(n, reshape(made[0], n.shape))
@@ -187,7 +187,7 @@ class _Apart:
             self.behind[id(made)], made.line = old, old.line
         return made
 
-    def _taken_apart(self, n: TensorNode) -> tuple[TensorNode, tuple[Parts, ...]] | None:
+    def _in_parts(self, n: TensorNode) -> tuple[TensorNode, tuple[Parts, ...]] | None:
         """A node in parts; None where it has to be whole."""
         if n.op == "reduce":
             return self._reduction(n)

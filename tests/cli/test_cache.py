@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tilewright import cache
 from tilewright.cache import layers, project_consent
-from tilewright.cli.cache.consent import ask_once
+from tilewright.cli.command_line import ask_once
 
 from .conftest import Tune, row
 
@@ -47,14 +47,6 @@ def test_list_gives_the_best_of_each_key_and_all_measurements(tune: Tune, filled
 def test_list_narrows_by_a_part_of_the_shape(tune: Tune, filled: Path) -> None:
     assert len(json.loads(tune("cache", "list", "--format", "json", "--all", "--shape", "k=32").out)) == 3
     assert json.loads(tune("cache", "list", "--format", "json", "--all", "--shape", "k=33").out) == []
-
-
-def test_a_kernel_from_a_file_is_found_wherever_the_file_is(tune: Tune, cache_file: Path) -> None:
-    with cache.open() as store:
-        store.record(row(name="there/my.py:make", kernel="u" * 64))
-        store.record(row(name="there/my.py:other", kernel="v" * 64))
-    assert [r["name"] for r in json.loads(tune("cache", "list", "--format", "json", "--kernel", "my.py:make").out)] == ["there/my.py:make"]
-    assert tune("cache", "clear", "--kernel", "./my.py:make").out.startswith("deleted 1 ")
 
 
 def test_list_table_names_failures(tune: Tune, filled: Path) -> None:

@@ -14,9 +14,9 @@ import tilewright
 from opencl_driver import POCL, needs_pocl, source
 from tilewright import devices, named_kernels
 from tilewright.devices import BoundCall
+from tilewright.devices.base import HugePages
 from tilewright.devices.opencl import declarations, session
 from tilewright.devices.opencl.device import OpenClDevice
-from tilewright.devices.packed import HugePages
 from tilewright.heuristics import starts
 from tilewright.ir import BuildError, DeviceError, MeasureError, UsageError, const
 from tilewright.ir.index import add

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from tilewright import devices, targets
+from tilewright.devices.opencl import drivers
 from tilewright.devices.opencl import drivers as opencl_drivers
-from tilewright.devices.opencl import pocl_cache
 from tilewright.devices.opencl.device import OpenClDevice
 from tilewright.devices.opencl.drivers import FoundDevice, _why_not, choose, find, target_of
 from tilewright.files.child_process import ChildAnswer, ChildProcess
@@ -285,8 +285,8 @@ def test_a_driver_is_asked_with_the_settings_that_it_runs_with(
 ) -> None:
     """PoCL without a folder that it can write in shows no platform."""
     (tmp_path / "file").touch()
-    monkeypatch.delenv(pocl_cache.VARIABLE, raising=False)
-    monkeypatch.setattr(pocl_cache.folders, "made", lambda: tmp_path / "file")  # no folder can be made below a file
+    monkeypatch.delenv(drivers.CACHE_VARIABLE, raising=False)
+    monkeypatch.setattr(drivers.folders, "made", lambda: tmp_path / "file")  # no folder can be made below a file
     monkeypatch.setattr(opencl_drivers, "ChildProcess", lambda *a, env: asked.append(env) or Answer())
     asked: list[dict[str, str]] = []
 
@@ -296,35 +296,35 @@ def test_a_driver_is_asked_with_the_settings_that_it_runs_with(
 
     install("cpu")
     find()
-    assert asked[0][pocl_cache.VARIABLE].startswith(tempfile.gettempdir()) and os.path.isdir(asked[0][pocl_cache.VARIABLE])
-    monkeypatch.setattr(pocl_cache, "LEAST", 1 << 62)  # no disk has so much
-    pocl_cache._temporary.cache_clear()
-    assert pocl_cache.setting() == {}
-    assert _why_not("libpocl.so.2", "PLATFORM_NOT_FOUND_KHR") == pocl_cache.NO_FOLDER
+    assert asked[0][drivers.CACHE_VARIABLE].startswith(tempfile.gettempdir()) and os.path.isdir(asked[0][drivers.CACHE_VARIABLE])
+    monkeypatch.setattr(drivers, "LEAST", 1 << 62)  # no disk has so much
+    drivers._temporary.cache_clear()
+    assert drivers.setting() == {}
+    assert _why_not("libpocl.so.2", "PLATFORM_NOT_FOUND_KHR") == drivers.NO_FOLDER
     with pytest.raises(DeviceError, match="PoCL needs a folder in which it can write"):
-        pocl_cache.check_room()
-    pocl_cache._temporary.cache_clear()
+        drivers.check_room()
+    drivers._temporary.cache_clear()
 
 
 def test_programs_that_nobody_used_for_long_are_deleted_once_a_day(tmp_path: Path) -> None:
     now = 2e9
-    for name, age in (("AB/OLD", pocl_cache.KEPT_S + 60), ("AB/NEW", pocl_cache.KEPT_S - 60)):
+    for name, age in (("AB/OLD", drivers.KEPT_S + 60), ("AB/NEW", drivers.KEPT_S - 60)):
         (tmp_path / name / "k").mkdir(parents=True)
         (tmp_path / name / "last_accessed").touch()
         os.utime(tmp_path / name / "last_accessed", (now - age, now - age))
         (tmp_path / f"tempfile_{name[-3:]}").touch()
         os.utime(tmp_path / f"tempfile_{name[-3:]}", (now - age, now - age))
     (tmp_path / "AB" / "mine").touch()
-    pocl_cache.prune(str(tmp_path), now)
+    drivers.prune(str(tmp_path), now)
     assert sorted(p.name for p in (tmp_path / "AB").iterdir()) == ["NEW", "mine"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["AB", "pruned", "tempfile_NEW"]
     os.utime(tmp_path / "pruned", (now, now))
     os.utime(tmp_path / "AB/NEW/last_accessed", (0, 0))
-    pocl_cache.prune(str(tmp_path), now + 3600)
+    drivers.prune(str(tmp_path), now + 3600)
     assert (tmp_path / "AB/NEW").exists()
-    pocl_cache.prune(str(tmp_path), now + 90000)
+    drivers.prune(str(tmp_path), now + 90000)
     assert not (tmp_path / "AB/NEW").exists()
-    pocl_cache.prune(str(tmp_path / "nowhere"), now)
+    drivers.prune(str(tmp_path / "nowhere"), now)
 
 
 def test_damaged_answers_are_asked_for_again(install: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:

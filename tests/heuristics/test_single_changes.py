@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright import heuristics, named_kernels, targets
-from tilewright.heuristics.start import single_changes, trials
+from tilewright.heuristics.start import adjustments, trials
 from tilewright.ir import Kernel, KernelBuilder, float32, maximum, minimum
 from tilewright.ir.normal_form import normalise
 from tilewright.opts import Opts, parse
@@ -30,7 +30,7 @@ def by(of: trials.Trials, opts: Opts) -> tuple[float, float]:
 def test_steps_lead_from_a_poor_schedule_to_one_that_both_models_call_better(written: str) -> None:
     of = trials.Trials(overlaps(), AVX512)
     poor = parse(written)
-    found = single_changes.changed(of, poor, 12)
+    found = adjustments.changed(of, poor, 12)
     assert found is not None
     assert all(1.25 * new <= old for new, old in zip(by(of, found), by(of, poor), strict=True))
     assert any(o.op == "UPCAST" and o.on == "n" and o.arg >= 16 for o in found)
@@ -39,20 +39,20 @@ def test_steps_lead_from_a_poor_schedule_to_one_that_both_models_call_better(wri
 def test_nothing_is_changed_where_a_step_does_not_pay() -> None:
     of = trials.Trials(overlaps(), AVX512)
     best = heuristics.starts(overlaps(), AVX512, 1)[0]
-    assert single_changes.changed(of, best, 12) is None
-    assert single_changes.changed(of, parse('[["UPCAST", "n", 2]]'), 0) is None
+    assert adjustments.changed(of, best, 12) is None
+    assert adjustments.changed(of, parse('[["UPCAST", "n", 2]]'), 0) is None
 
 
 def test_the_counted_model_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
     of = trials.Trials(overlaps(), AVX512)
     monkeypatch.setattr(of, "counted", lambda opts: 1.0)
-    assert single_changes.changed(of, parse('[["UPCAST", "n", 2]]'), 12) is None
+    assert adjustments.changed(of, parse('[["UPCAST", "n", 2]]'), 12) is None
 
 
 def test_both_choices_begin_with_what_changes_lead_to() -> None:
     kernel = overlaps()
     for found in (heuristics.quick_starts(kernel, AVX512, 1), heuristics.starts(kernel, AVX512, 1)):
-        assert single_changes.changed(trials.Trials(kernel, AVX512), found[0], 6) is None and found[-1] == ()
+        assert adjustments.changed(trials.Trials(kernel, AVX512), found[0], 6) is None and found[-1] == ()
 
 
 def test_sums_that_have_no_register_are_not_reached() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilewright.ir.intervals import INTERVALS
+from tilewright.ir.index import INTERVALS
 
 EXACT: dict[str, Callable[..., int]] = {
     **{op: getattr(operator, op) for op in ("add", "sub", "mul", "neg", "abs", "xor")},

@@ -200,7 +200,7 @@ def test_digits_agree_with_points(monkeypatch: pytest.MonkeyPatch) -> None:
             at = (ix.floordiv(ix.mul(at[0], const(2)), 3), *at[1:])
         s = store(shape, at, axes)
         told = written_whole._by_digits(s)
-        if told is not None and written_whole.apart_by_steps(told):
+        if told is not None and written_whole.disjoint_by_steps(told):
             said += 1
             assert written_whole._tried(s, shape)
     assert said > 50

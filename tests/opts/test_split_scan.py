@@ -13,7 +13,7 @@ from tilewright.ir.functions import where
 from tilewright.ir.kernel import Kernel
 from tilewright.opts import apply, parse
 from tilewright.opts.actions import actions
-from tilewright.opts.rewrites import split_scan
+from tilewright.opts.rewrites import split_axis
 
 AVX2, SM80 = targets.named("avx2"), targets.named("sm_80")
 
@@ -122,7 +122,7 @@ def test_what_is_no_kernel_is_the_options_refusal(monkeypatch: pytest.MonkeyPatc
     def nonsense(*_: object) -> None:
         raise KernelError("axes of family n have different extents")
 
-    monkeypatch.setattr(split_scan, "in_chunks", nonsense)
+    monkeypatch.setattr(split_axis, "in_chunks", nonsense)
     with pytest.raises(OptError, match=r"SPLIT\(n, 2\): what it makes of cumsum is no kernel: axes of family n"):
         apply(cumsum(), parse([["SPLIT", "n", 2]]), AVX2)
 

@@ -241,7 +241,7 @@ def test_a_front_answers_for_both_ends_and_within_a_limit(filled: Any) -> None:
 def test_a_limit_holds_for_start_schedules_too(filled: Any) -> None:
     store, _ = filled
     p = plan.best("softmax", {"m": 8, "n": 64}, threads=1, cache=store, scratch_limit=0)
-    assert p.origin == "start" and p.built.signature.bytes_beside(1) == 0
+    assert p.origin == "start" and p.built.signature.working_memory(1) == 0
 
 
 class FewStages(Objective):

@@ -188,10 +188,10 @@ def differences(bench: Bench, target: Target, seed: int) -> list[str]:
 def rows_that_differ(bench: Bench, got: Sequence[Any], want: Sequence[Any]) -> list[str]:
     """Rows of two runs' outputs that differ."""
     outputs = [(p, a, b) for p, a, b in zip(bench.program.params, got, want, strict=True) if p.role == "out"]
-    return [text for p, a, b in outputs for text in rows_apart(bench.rows[p.dtype.name], a, b)]
+    return [text for p, a, b in outputs for text in separate_rows(bench.rows[p.dtype.name], a, b)]
 
 
-def rows_apart(rows: Sequence[str], got: Any, want: Any) -> Iterator[str]:
+def separate_rows(rows: Sequence[str], got: Any, want: Any) -> Iterator[str]:
     """Rows of two arrays that differ in a bit; the sign of a zero does not count where zeros are compared."""
     bits = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[got.itemsize]
     equal, zero = got.view(bits) == want.view(bits), (got == 0) & (want == 0)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 from hand_built import elementwise
-from idle_lanes import built, draw, rounding, rows_apart, run_native
+from idle_lanes import built, draw, rounding, run_native, separate_rows
 from tilewright.heuristics import starts
 from tilewright.interp import Interpreter
 from tilewright.interp import ops as interpreted
@@ -122,7 +122,7 @@ def differences(kernel: Kernel, opts: Opts, target: Target, seed: int, positive:
     found = []
     for p, got, want in zip(program.params, *results, strict=True):
         if p.role == "out":
-            found += [f"{kernel.name}, {opts}: {row}" for row in rows_apart([p.name], got, want)]
+            found += [f"{kernel.name}, {opts}: {row}" for row in separate_rows([p.name], got, want)]
     return found
 
 

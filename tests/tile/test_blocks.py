@@ -10,7 +10,7 @@ import pytest
 import tile_kernels
 from tilewright import named_kernels, targets, tile
 from tilewright.heuristics import starts, templates
-from tilewright.heuristics.start.fitted_to_blocks import fitted
+from tilewright.heuristics.start.adjustments import fitted
 from tilewright.ir import OptError
 from tilewright.ir.kernel import DecidedBlocks, Kernel
 from tilewright.ir.normal_form import canonical, loose, normalise

@@ -10,38 +10,21 @@ from .... import xp
 from ....ir.errors import UsageError
 from ....tensor import nn
 from .products import heads, joined, rotated
-from .table import OPERATORS, Call, along, elements, number, type_of, wide
+from .table import OPERATORS, Call, along, elements, number, operators, type_of, wide
 from .table import operator as _operator
 
 operator = partial(_operator, domain="com.microsoft")
 
 
-def _fast_gelu(x: Any) -> Any:
-    return x.gelu("tanh")
-
-
-@operator("Gelu")
-def gelu(call: Call, x: Any) -> Any:
-    """x · Φ(x)."""
-    return x.gelu()
-
-
-@operator("FastGelu")
-def fast_gelu(call: Call, x: Any, bias: Any = None) -> Any:
-    """`Gelu` by tanh, after a bias."""
-    return _fast_gelu(x if bias is None else x + bias)
-
-
-@operator("BiasGelu")
-def bias_gelu(call: Call, x: Any, bias: Any) -> Any:
-    """`Gelu` after a bias."""
-    return (x + bias).gelu()
-
-
-@operator("QuickGelu")
-def quick_gelu(call: Call, x: Any, alpha: float = 1.702) -> Any:
-    """x · σ(alpha · x)."""
-    return x * (x * alpha).sigmoid()
+operators(
+    {
+        "Gelu": lambda call, x: x.gelu(),
+        "FastGelu": lambda call, x, bias=None: (x if bias is None else x + bias).gelu("tanh"),
+        "BiasGelu": lambda call, x, bias: (x + bias).gelu(),
+        "QuickGelu": lambda call, x, alpha=1.702: x * (x * alpha).sigmoid(),
+    },
+    domain="com.microsoft",
+)
 
 
 @operator("FusedMatMul", "TransposeMatMul")

@@ -25,6 +25,7 @@ from .table import (
     number,
     on_host,
     operator,
+    operators,
     type_of,
     whole_numbers,
     wide,
@@ -75,10 +76,32 @@ for _name, _f in SEVERAL.items():
     OPERATORS["", _name] = _folded(_f)
 
 
-@operator("Mean")
-def mean(call: Call, *xs: Any, consumed_inputs: Any = None) -> Any:
-    """The mean of several tensors."""
-    return reduce(xp.add, xs) / len(xs)
+operators(
+    {
+        "Mean": lambda call, *xs, consumed_inputs=None: reduce(xp.add, xs) / len(xs),
+        "Neg": lambda call, x, consumed_inputs=None: -x,
+        "BitwiseNot": lambda call, x: ~x,
+        "Identity": lambda call, x: x,
+        "BitShift": lambda call, a, b, direction: a << b if direction == "LEFT" else a >> b,
+        "Where": lambda call, test, a, b: xp.where(test, a, b),
+        "LeakyRelu": lambda call, x, alpha=0.01, consumed_inputs=None: x.leaky_relu(alpha),
+        "Elu": lambda call, x, alpha=1.0, consumed_inputs=None: x.elu(alpha),
+        "Selu": lambda call, x, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875, consumed_inputs=None: (
+            x.elu(alpha) * gamma
+        ),
+        "Celu": lambda call, x, alpha=1.0: xp.maximum(x, 0) + xp.minimum(xp.expm1(x / alpha) * alpha, 0),
+        "ThresholdedRelu": lambda call, x, alpha=1.0: xp.where(x > alpha, x, 0),
+        "HardSigmoid": lambda call, x, alpha=0.2, beta=0.5, consumed_inputs=None: (x * alpha + beta).clip(0, 1),
+        "Gelu": lambda call, x, approximate="none": x.gelu(approximate),
+        "Swish": lambda call, x, alpha=1.0: x * (x * alpha).sigmoid(),
+        "Softmax": lambda call, x, axis=None: _rowwise(call, x, axis, lambda y, a: y.softmax(a)),
+        "LogSoftmax": lambda call, x, axis=None: _rowwise(call, x, axis, lambda y, a: y.log_softmax(a)),
+        "Cast": lambda call, x, to, saturate=1, round_mode="up": cast_to(x, call.code(0), to, saturate, round_mode),
+        "CastLike": lambda call, x, y, saturate=1, round_mode="up": cast_to(x, call.code(0), call.code(1), saturate, round_mode),
+        "OptionalHasElement": lambda call, x=None: np.array(x is not None),
+        "OptionalGetElement": lambda call, x: x,
+    }
+)
 
 
 @operator("Div")
@@ -115,36 +138,6 @@ def power(call: Call, a: Any, b: Any, **how: Any) -> Any:
     return (a**b).astype(kind) if b.dtype.is_int else (a.astype("float64") ** b.astype("float64")).astype(kind)
 
 
-@operator("Neg")
-def negative(call: Call, x: Any, consumed_inputs: Any = None) -> Any:
-    """−x."""
-    return -x
-
-
-@operator("BitwiseNot")
-def invert(call: Call, x: Any) -> Any:
-    """Each bit turned over."""
-    return ~x
-
-
-@operator("Identity")
-def identity(call: Call, x: Any) -> Any:
-    """x."""
-    return x
-
-
-@operator("BitShift")
-def shift(call: Call, a: Any, b: Any, direction: str) -> Any:
-    """Bits moved to the left or right."""
-    return a << b if direction == "LEFT" else a >> b
-
-
-@operator("Where")
-def where(call: Call, test: Any, a: Any, b: Any) -> Any:
-    """a where the test holds, else b."""
-    return xp.where(test, a, b)
-
-
 @operator("Clip")
 def clip(call: Call, x: Any, low: Any = None, high: Any = None, min: Any = None, max: Any = None, consumed_inputs: Any = None) -> Any:
     """x within bounds; where they cross, the upper one."""
@@ -160,61 +153,11 @@ def is_infinite(call: Call, x: Any, detect_negative: int = 1, detect_positive: i
 
 
 # activations --------------------------------------------------------------------------------------------------------
-@operator("LeakyRelu")
-def leaky_relu(call: Call, x: Any, alpha: float = 0.01, consumed_inputs: Any = None) -> Any:
-    """x, or alpha · x below 0."""
-    return x.leaky_relu(alpha)
-
-
-@operator("Elu")
-def elu(call: Call, x: Any, alpha: float = 1.0, consumed_inputs: Any = None) -> Any:
-    """x, or alpha · (eˣ − 1) below 0."""
-    return x.elu(alpha)
-
-
-@operator("Selu")
-def selu(
-    call: Call, x: Any, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875, consumed_inputs: Any = None
-) -> Any:
-    """A scaled `elu`."""
-    return x.elu(alpha) * gamma
-
-
-@operator("Celu")
-def celu(call: Call, x: Any, alpha: float = 1.0) -> Any:
-    """x, or alpha · (e^(x / alpha) − 1) below 0."""
-    return xp.maximum(x, 0) + xp.minimum(xp.expm1(x / alpha) * alpha, 0)
-
-
 @operator("PRelu")
 def prelu(call: Call, x: Any, slope: Any, consumed_inputs: Any = None) -> Any:
     """x, or slope · x below 0."""
     slope = by_channel(slope, x.ndim) if call.version < 7 and elements(slope.shape) > 1 else slope
     return xp.where(x < 0, x * slope, x)
-
-
-@operator("ThresholdedRelu")
-def thresholded_relu(call: Call, x: Any, alpha: float = 1.0) -> Any:
-    """x where it is above alpha, else 0."""
-    return xp.where(x > alpha, x, 0)
-
-
-@operator("HardSigmoid")
-def hard_sigmoid(call: Call, x: Any, alpha: float = 0.2, beta: float = 0.5, consumed_inputs: Any = None) -> Any:
-    """alpha · x + beta within 0 and 1."""
-    return (x * alpha + beta).clip(0, 1)
-
-
-@operator("Gelu")
-def gelu(call: Call, x: Any, approximate: str = "none") -> Any:
-    """x · Φ(x)."""
-    return x.gelu(approximate)
-
-
-@operator("Swish")
-def swish(call: Call, x: Any, alpha: float = 1.0) -> Any:
-    """x · σ(alpha · x)."""
-    return x * (x * alpha).sigmoid()
 
 
 @operator("Shrink")
@@ -232,18 +175,6 @@ def _rowwise(call: Call, x: Any, axis: int | None, function: Callable[[Any, int]
         return function(x, axis)
     at = axis % x.ndim
     return function(x.reshape((elements(x.shape[:at]), elements(x.shape[at:]))), 1).reshape(x.shape)
-
-
-@operator("Softmax")
-def softmax(call: Call, x: Any, axis: int | None = None) -> Any:
-    """eˣ, divided by its sum."""
-    return _rowwise(call, x, axis, lambda y, a: y.softmax(a))
-
-
-@operator("LogSoftmax")
-def log_softmax(call: Call, x: Any, axis: int | None = None) -> Any:
-    """The logarithm of softmax."""
-    return _rowwise(call, x, axis, lambda y, a: y.log_softmax(a))
 
 
 @operator("Hardmax")
@@ -312,18 +243,6 @@ def _encoded(x: Any, to: int, saturate: int, rounding: str) -> Any:
     return on_host("encode", encode, [wide(x)], x.shape, "uint8", str(kind), saturate, rounding)
 
 
-@operator("Cast")
-def cast(call: Call, x: Any, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
-    """x in another type."""
-    return cast_to(x, call.code(0), to, saturate, round_mode)
-
-
-@operator("CastLike")
-def cast_like(call: Call, x: Any, y: Any, saturate: int = 1, round_mode: str = "up") -> Any:
-    """x in the type of y."""
-    return cast_to(x, call.code(0), call.code(1), saturate, round_mode)
-
-
 @operator("BitCast")
 def bit_cast(call: Call, x: Any, to: int) -> Any:
     """The bits of x as elements of a type of the same size."""
@@ -386,15 +305,3 @@ def dropout(call: Call, x: Any, ratio: Array | None = None, training: Array | No
     if training is not None and number(training) and (ratio is None or number(ratio) != 0):
         raise UsageError("Dropout in training mode: export the model for inference")
     return x, xp.ones(x.shape, dtype="bool")
-
-
-@operator("OptionalHasElement")
-def has_element(call: Call, x: Any = None) -> Any:
-    """Whether there is a tensor."""
-    return np.array(x is not None)
-
-
-@operator("OptionalGetElement")
-def get_element(call: Call, x: Any) -> Any:
-    """The tensor."""
-    return x

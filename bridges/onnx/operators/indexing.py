@@ -9,13 +9,15 @@ import numpy as np
 from .... import xp
 from ....tensor import Tensor
 from ..element_types import Array
-from .table import Call, DataDependentError, along, number, operator
+from .table import Call, DataDependentError, along, number, operator, operators
 
-
-@operator("Gather")
-def gather(call: Call, x: Any, places: Any, axis: int = 0) -> Any:
-    """Slices at places of an axis."""
-    return x.take(places, axis=axis)
+operators(
+    {
+        "Gather": lambda call, x, places, axis=0: x.take(places, axis=axis),
+        "ScatterND": lambda call, x, places, values, reduction="none": put(x, places.unstack(axis=-1), values, reduction),
+        "NonZero": lambda call, x: np.array(np.nonzero(np.atleast_1d(known(x))), np.int64),
+    }
+)
 
 
 def _beside(places: Any, axis: int) -> tuple[Any, ...]:
@@ -53,12 +55,6 @@ def scatter_elements(call: Call, x: Any, places: Any, values: Any, axis: int = 0
     return put(x, _beside(places, axis), values, reduction)
 
 
-@operator("ScatterND")
-def scatter_nd(call: Call, x: Any, places: Any, values: Any, reduction: str = "none") -> Any:
-    """Slices written at places of several axes."""
-    return put(x, places.unstack(axis=-1), values, reduction)
-
-
 @operator("TensorScatter")
 def tensor_scatter(call: Call, past: Any, update: Any, at: Any = None, mode: str = "linear", axis: int = -2) -> Any:
     """A part of an axis written, from a place of each batch."""
@@ -88,12 +84,6 @@ def known(x: Any) -> Array:
     if current() is not None:
         raise DataDependentError("the size of a result hangs on data")
     return np.asarray(x.numpy())
-
-
-@operator("NonZero")
-def non_zero(call: Call, x: Any) -> Any:
-    """The places of elements that are not 0."""
-    return np.array(np.nonzero(np.atleast_1d(known(x))), np.int64)
 
 
 @operator("Compress")

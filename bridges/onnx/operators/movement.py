@@ -11,7 +11,7 @@ from .... import xp
 from ....ir.errors import UsageError
 from ....tensor.graph.symbolic_sizes import symbolic
 from ..element_types import Array
-from .table import Call, broadcast, channels_behind, channels_first, cut, elements, number, of_sizes, operator, whole_numbers
+from .table import Call, broadcast, channels_behind, channels_first, cut, elements, number, of_sizes, operator, operators, whole_numbers
 
 
 @operator("Shape")
@@ -20,10 +20,12 @@ def shape(call: Call, x: Any, start: int = 0, end: int | None = None) -> Any:
     return of_sizes(x.shape[slice(start, end)])
 
 
-@operator("Size")
-def size(call: Call, x: Any) -> Any:
-    """How many elements x has."""
-    return of_sizes([elements(x.shape)]).reshape(())
+operators(
+    {
+        "Size": lambda call, x: of_sizes([elements(x.shape)]).reshape(()),
+        "Transpose": lambda call, x, perm=None: x.permute(tuple(perm if perm is not None else reversed(range(x.ndim)))),
+    }
+)
 
 
 @operator("Reshape", known=(1,))
@@ -51,12 +53,6 @@ def squeeze(call: Call, x: Any, given: Array | None = None, axes: Any = None) ->
 def unsqueeze(call: Call, x: Any, given: Array | None = None, axes: Any = None) -> Any:
     """With axes of size 1."""
     return xp.expand_dims(x, axis=tuple(whole_numbers(given if given is not None else axes) or ()))
-
-
-@operator("Transpose")
-def transpose(call: Call, x: Any, perm: Any = None) -> Any:
-    """Axes in another order; turned around where none is given."""
-    return x.permute(tuple(perm if perm is not None else reversed(range(x.ndim))))
 
 
 @operator("Concat")

@@ -6,13 +6,15 @@ import math
 from typing import Any
 
 from .... import xp
-from .table import Call, along, element_type, like, operator, type_of, wide
+from .table import Call, along, element_type, like, operator, operators, type_of, wide
 
-
-@operator("MatMul")
-def matmul(call: Call, a: Any, b: Any) -> Any:
-    """A product of matrices, one each of a batch."""
-    return a @ b
+operators(
+    {
+        "MatMul": lambda call, a, b: a @ b,
+        "Einsum": lambda call, *xs, equation: xp.einsum(equation.replace(" ", ""), *xs),
+        "Det": lambda call, x: xp.linalg.det(x),
+    }
+)
 
 
 @operator("Gemm")
@@ -23,18 +25,6 @@ def gemm(
     y = (a.mT if transA else a) @ (b.mT if transB else b)
     y = y if alpha == 1 else y * like(y, alpha)
     return y if c is None else y + (c if beta == 1 else c * like(c, beta))
-
-
-@operator("Einsum")
-def einsum(call: Call, *xs: Any, equation: str) -> Any:
-    """A sum of products by letters."""
-    return xp.einsum(equation.replace(" ", ""), *xs)
-
-
-@operator("Det")
-def det(call: Call, x: Any) -> Any:
-    """The determinant."""
-    return xp.linalg.det(x)
 
 
 @operator("Attention")

@@ -9,7 +9,7 @@ from typing import Any
 from .... import xp
 from ....tensor import nn
 from ..element_types import Array
-from .table import KNOWN, OPERATORS, Call, cut, number, operator, type_of, whole_numbers, wide
+from .table import KNOWN, OPERATORS, Call, cut, number, operator, operators, type_of, whole_numbers, wide
 
 
 def _extreme(which: str, x: Any, how: dict[str, Any]) -> Any:
@@ -82,22 +82,13 @@ for _name, _g in (("CumSum", xp.cumulative_sum), ("CumProd", xp.cumulative_prod)
     KNOWN["", _name] = (1,)
 
 
-@operator("GlobalAveragePool")
-def global_average(call: Call, x: Any) -> Any:
-    """The mean of each channel."""
-    return x.mean(axis=tuple(range(2, x.ndim)), keepdims=True)
-
-
-@operator("GlobalMaxPool")
-def global_max(call: Call, x: Any) -> Any:
-    """The largest of each channel."""
-    return x.max(axis=tuple(range(2, x.ndim)), keepdims=True)
-
-
-@operator("GlobalLpPool")
-def global_lp(call: Call, x: Any, p: float = 2) -> Any:
-    """The p-norm of each channel."""
-    return (x.abs() ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
+operators(
+    {
+        "GlobalAveragePool": lambda call, x: x.mean(axis=tuple(range(2, x.ndim)), keepdims=True),
+        "GlobalMaxPool": lambda call, x: x.max(axis=tuple(range(2, x.ndim)), keepdims=True),
+        "GlobalLpPool": lambda call, x, p=2: (x.abs() ** p).sum(axis=tuple(range(2, x.ndim)), keepdims=True) ** (1 / p),
+    }
+)
 
 
 # normalisation ----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, Protocol
 
@@ -62,6 +62,11 @@ def operator(*names: str, known: tuple[int, ...] = (), domain: str = "") -> Call
         return function
 
     return put
+
+
+def operators(expressions: Mapping[str, Operator], domain: str = "") -> None:
+    """Put functions of one expression into the table by their names."""
+    OPERATORS.update({(domain, name): function for name, function in expressions.items()})
 
 
 # arguments ----------------------------------------------------------------------------------------------------------

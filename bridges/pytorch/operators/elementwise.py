@@ -10,7 +10,7 @@ import numpy as np
 
 from .... import xp
 from ....tensor import Tensor
-from .table import OPERATORS, as_result, common_type, operands, operator, overload, refuse, rounded_operands, wanted, wide
+from .table import OPERATORS, as_result, common_type, operands, operator, operators, overload, refuse, rounded_operands, wanted, wide
 
 UNARY = [
     "exp",
@@ -225,82 +225,32 @@ def sign(out: Any, /, x: Tensor) -> Any:
     return xp.where(x.isnan(), xp.zeros((), dtype=wanted(out)), x.sign()) if x.dtype.is_float else x.sign()
 
 
-@operator("neg")
-def neg(out: Any, /, x: Tensor) -> Any:
-    """−x."""
-    return -x
+operators(
+    {
+        "neg": lambda out, /, x: -x,
+        "isnan": lambda out, /, x: x.isnan() if x.dtype.is_float else xp.zeros(x.shape, dtype="bool"),
+        "isinf": lambda out, /, x: x.isinf() if x.dtype.is_float else xp.zeros(x.shape, dtype="bool"),
+        "logical_not": lambda out, /, x: x.logical_not() if x.dtype.name == "bool" else x == 0,
+        "bitwise_not": lambda out, /, x: ~x,
+        "signbit": lambda out, /, x: xp.signbit(x) if x.dtype.is_float else x < 0,
+        "silu": lambda out, /, x: x.silu(),
+        "mish": lambda out, /, x: x.mish(),
+        "hardswish": lambda out, /, x: x.hardswish(),
+        "hardsigmoid": lambda out, /, x: (wide(x) + 3.0).clip(0.0, 6.0) / 6.0,
+        "hardtanh": lambda out, /, x, min_val=-1.0, max_val=1.0: x.clip(min_val, max_val),
+        "gelu": lambda out, /, x, approximate="none": x.gelu(approximate),
+        "prims.fma": lambda out, /, a, b, c: as_result(a, out) * as_result(b, out) + as_result(c, out),
+        "threshold_backward": lambda out, /, grad, x, threshold: xp.where(x <= threshold, as_tensor(0, out), grad),
+        "tanh_backward": lambda out, /, grad, y: grad * (1 - y * y),
+        "sigmoid_backward": lambda out, /, grad, y: grad * y * (1 - y),
+    }
+)
 
 
 @operator("round", "round.decimals")
 def round(out: Any, /, x: Tensor, decimals: int = 0) -> Any:
     """To the nearest whole number, halves to even ones."""
     return x.round() if not decimals else refuse("round to decimals")
-
-
-@operator("isnan")
-def isnan(out: Any, /, x: Tensor) -> Any:
-    """Whether each element is NaN."""
-    return x.isnan() if x.dtype.is_float else xp.zeros(x.shape, dtype="bool")
-
-
-@operator("isinf")
-def isinf(out: Any, /, x: Tensor) -> Any:
-    """Whether each element is infinite."""
-    return x.isinf() if x.dtype.is_float else xp.zeros(x.shape, dtype="bool")
-
-
-@operator("logical_not")
-def logical_not(out: Any, /, x: Tensor) -> Any:
-    """Not x."""
-    return x.logical_not() if x.dtype.name == "bool" else x == 0
-
-
-@operator("bitwise_not")
-def bitwise_not(out: Any, /, x: Tensor) -> Any:
-    """All bits the other way."""
-    return ~x
-
-
-@operator("signbit")
-def signbit(out: Any, /, x: Tensor) -> Any:
-    """Whether the sign is negative."""
-    return xp.signbit(x) if x.dtype.is_float else x < 0
-
-
-@operator("silu")
-def silu(out: Any, /, x: Tensor) -> Any:
-    """x · sigmoid(x)."""
-    return x.silu()
-
-
-@operator("mish")
-def mish(out: Any, /, x: Tensor) -> Any:
-    """x · tanh(softplus(x))."""
-    return x.mish()
-
-
-@operator("hardswish")
-def hardswish(out: Any, /, x: Tensor) -> Any:
-    """x · clip(x + 3, 0, 6) / 6."""
-    return x.hardswish()
-
-
-@operator("hardsigmoid")
-def hardsigmoid(out: Any, /, x: Tensor) -> Any:
-    """clip(x + 3, 0, 6) / 6."""
-    return (wide(x) + 3.0).clip(0.0, 6.0) / 6.0
-
-
-@operator("hardtanh")
-def hardtanh(out: Any, /, x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Any:
-    """x within two bounds."""
-    return x.clip(min_val, max_val)
-
-
-@operator("gelu")
-def gelu(out: Any, /, x: Tensor, approximate: str = "none") -> Any:
-    """x · Φ(x), by erf or by tanh."""
-    return x.gelu(approximate)
 
 
 @operator("leaky_relu")
@@ -381,12 +331,6 @@ def addcdiv(out: Any, /, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Any
     return x + a / b * value
 
 
-@operator("prims.fma")
-def fma(out: Any, /, a: Tensor, b: Tensor, c: Tensor) -> Any:
-    """a · b + c."""
-    return as_result(a, out) * as_result(b, out) + as_result(c, out)
-
-
 @operator("lerp.Scalar", "lerp.Tensor")
 def lerp(out: Any, /, a: Tensor, b: Tensor, weight: Any) -> Any:
     """From a to b."""
@@ -396,21 +340,3 @@ def lerp(out: Any, /, a: Tensor, b: Tensor, weight: Any) -> Any:
     if isinstance(weight, Tensor):
         return xp.where(weight.abs() < 0.5, near, far)
     return near if -0.5 < weight < 0.5 else far
-
-
-@operator("threshold_backward")
-def threshold_backward(out: Any, /, grad: Tensor, x: Tensor, threshold: float) -> Any:
-    """The gradient of relu and threshold."""
-    return xp.where(x <= threshold, as_tensor(0, out), grad)
-
-
-@operator("tanh_backward")
-def tanh_backward(out: Any, /, grad: Tensor, y: Tensor) -> Any:
-    """The gradient of tanh by its result."""
-    return grad * (1 - y * y)
-
-
-@operator("sigmoid_backward")
-def sigmoid_backward(out: Any, /, grad: Tensor, y: Tensor) -> Any:
-    """The gradient of sigmoid by its result."""
-    return grad * y * (1 - y)

@@ -13,7 +13,7 @@ from ....tensor.ops.indexing import within
 from ....tensor.running.numpy_evaluation import evaluate
 from .elementwise import as_tensor
 from .movement import key, steps
-from .table import as_result, of_one_type, operator, refuse, wanted, wide
+from .table import as_result, of_one_type, operator, operators, refuse, wanted, wide
 
 
 def _places(x: Tensor, indices: Any) -> tuple[Any, ...]:
@@ -157,16 +157,13 @@ def scatter(out: Any, /, x: Tensor, dim: int, index: Tensor, src: Any) -> Any:
     return xp.where(last > 0, taken, x)
 
 
-@operator("slice_scatter")
-def slice_scatter(out: Any, /, x: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    """A slice put into an array."""
-    return _changed(x, key(x, dim, steps(start, end, step)), src)
-
-
-@operator("select_scatter")
-def select_scatter(out: Any, /, x: Tensor, src: Tensor, dim: int, index: int) -> Any:
-    """One place of an axis replaced."""
-    return _changed(x, key(x, dim, index), src)
+operators(
+    {
+        "slice_scatter": lambda out, /, x, src, dim=0, start=None, end=None, step=1: _changed(x, key(x, dim, steps(start, end, step)), src),
+        "select_scatter": lambda out, /, x, src, dim, index: _changed(x, key(x, dim, index), src),
+        "scalar_tensor": lambda out, /, number, **how: xp.full((), number, dtype=wanted(out)),
+    }
+)
 
 
 @operator("copy")
@@ -186,12 +183,6 @@ def arange(out: Any, /, *bounds: Any, **how: Any) -> Any:
 def full(out: Any, /, like: Any, *rest: Any, **how: Any) -> Any:
     """One number everywhere."""
     return xp.full(tuple(out.shape), rest[-1], dtype=wanted(out))
-
-
-@operator("scalar_tensor")
-def scalar_tensor(out: Any, /, number: Any, **how: Any) -> Any:
-    """A number without dimensions."""
-    return xp.full((), number, dtype=wanted(out))
 
 
 @operator("zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_like", "new_empty", "empty_strided", "new_empty_strided")

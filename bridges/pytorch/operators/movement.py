@@ -7,7 +7,7 @@ from typing import Any
 from .... import xp
 from ....tensor import Tensor
 from ....tensor.ops.convolution import WindowLayout, fold, layout, windows
-from .table import as_result, operator, wanted
+from .table import as_result, operator, operators, wanted
 
 END = 1 << 60
 """A slice's end above this means the end of the axis."""
@@ -73,16 +73,16 @@ def expand(out: Any, /, x: Tensor, size: Any, implicit: bool = False) -> Any:
     return x.expand(tuple(out.shape))
 
 
-@operator("flip")
-def flip(out: Any, /, x: Tensor, dims: Any) -> Any:
-    """Backwards along axes."""
-    return x.flip(axis=tuple(dims)) if dims else x
-
-
-@operator("repeat")
-def repeat(out: Any, /, x: Tensor, repeats: Any) -> Any:
-    """Copies side by side."""
-    return x.tile(tuple(repeats))
+operators(
+    {
+        "flip": lambda out, /, x, dims: x.flip(axis=tuple(dims)) if dims else x,
+        "repeat": lambda out, /, x, repeats: x.tile(tuple(repeats)),
+        "stack": lambda out, /, tensors, dim=0: xp.stack([as_result(x, out) for x in tensors], axis=dim),
+        "tril": lambda out, /, x, diagonal=0: x.tril(k=diagonal),
+        "triu": lambda out, /, x, diagonal=0: x.triu(k=diagonal),
+        "constant_pad_nd": lambda out, /, x, pad, value=0: bordered(x, pad, value),
+    }
+)
 
 
 @operator("roll")
@@ -96,24 +96,6 @@ def cat(out: Any, /, tensors: Any, dim: int = 0) -> Any:
     """Joined along an axis. (Empty vectors of one dimension join anything.)"""
     parts = [as_result(x, out) for x in tensors if x.shape != (0,) or out.shape == (0,)]
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=dim)
-
-
-@operator("stack")
-def stack(out: Any, /, tensors: Any, dim: int = 0) -> Any:
-    """Joined along a new axis."""
-    return xp.stack([as_result(x, out) for x in tensors], axis=dim)
-
-
-@operator("tril")
-def tril(out: Any, /, x: Tensor, diagonal: int = 0) -> Any:
-    """The lower triangle."""
-    return x.tril(k=diagonal)
-
-
-@operator("triu")
-def triu(out: Any, /, x: Tensor, diagonal: int = 0) -> Any:
-    """The upper triangle."""
-    return x.triu(k=diagonal)
 
 
 @operator("diagonal")
@@ -208,12 +190,6 @@ def bordered(x: Tensor, padding: Any, value: Any = 0, mode: str = "constant") ->
     if min(padding, default=0) >= 0:
         return found
     return found[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(wide, found.shape, strict=True))]
-
-
-@operator("constant_pad_nd")
-def constant_pad(out: Any, /, x: Tensor, pad: Any, value: Any = 0) -> Any:
-    """A border of one number."""
-    return bordered(x, pad, value)
 
 
 @operator("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")

@@ -7,7 +7,7 @@ from typing import Any
 from .... import xp
 from ....tensor import Tensor
 from . import elementwise, movement, reductions
-from .table import OPERATORS, as_result, operator, overload, refuse, wanted
+from .table import OPERATORS, as_result, operator, operators, overload, refuse, wanted
 
 SAME = [
     *("abs", "acos", "acosh", "add.Tensor", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and.Tensor", "bitwise_not"),
@@ -40,40 +40,21 @@ operator("prims.reshape", "prims.split_dim", "prims.collapse")(movement.reshape)
 operator("prims.full", "prims.full_like")(OPERATORS[overload("full_like")])
 
 
-@operator("prims.div")
-def div(out: Any, /, a: Any, b: Any) -> Any:
-    """a / b; whole numbers towards zero."""
-    return elementwise.div_mode(out, a, b, None if wanted(out).startswith(("float", "bfloat")) else "trunc")
-
-
-@operator("prims.isfinite")
-def isfinite(out: Any, /, x: Tensor) -> Any:
-    """Whether each element is a number and not infinite."""
-    return x.isfinite() if x.dtype.is_float else xp.full(x.shape, True, dtype="bool")
-
-
-@operator("prims.sum")
-def sum(out: Any, /, x: Tensor, dims: Any, *, output_dtype: Any = None) -> Any:
-    """Sums."""
-    return reductions.sum(out, x, dims)
+operators(
+    {
+        "prims.div": lambda out, /, a, b: elementwise.div_mode(out, a, b, None if wanted(out).startswith(("float", "bfloat")) else "trunc"),
+        "prims.isfinite": lambda out, /, x: x.isfinite() if x.dtype.is_float else xp.full(x.shape, True, dtype="bool"),
+        "prims.sum": lambda out, /, x, dims, *, output_dtype=None: reductions.sum(out, x, dims),
+        "prims.amax": lambda out, /, x, dims, *, output_dtype=None: reductions.amax(out, x, dims),
+        "prims.amin": lambda out, /, x, dims, *, output_dtype=None: reductions.amin(out, x, dims),
+    }
+)
 
 
 @operator("prims.prod")
 def prod(out: Any, /, x: Tensor, dims: Any, *, output_dtype: Any = None) -> Any:
     """Products."""
     return as_result(x, out).prod(axis=tuple(dims)) if dims else as_result(x, out)
-
-
-@operator("prims.amax")
-def amax(out: Any, /, x: Tensor, dims: Any, *, output_dtype: Any = None) -> Any:
-    """Maxima."""
-    return reductions.amax(out, x, dims)
-
-
-@operator("prims.amin")
-def amin(out: Any, /, x: Tensor, dims: Any, *, output_dtype: Any = None) -> Any:
-    """Minima."""
-    return reductions.amin(out, x, dims)
 
 
 @operator("prims.var")

@@ -10,7 +10,7 @@ import torch
 from .... import xp
 from ....tensor import Tensor, nn, vjp
 from ....tensor.ops.convolution import layout, windows
-from .table import as_result, of_one_type, operator, refuse, spread, wide
+from .table import as_result, of_one_type, operator, operators, refuse, spread, wide
 
 
 def _ours(x: Tensor, *others: Any) -> None:
@@ -247,16 +247,12 @@ def adaptive_avg_pool(out: Any, /, x: Tensor, size: Any) -> Any:
     return sums / _lengths(inner, size).astype(sums.dtype)
 
 
-@operator("_adaptive_avg_pool2d_backward")
-def adaptive_avg_pool2d_backward(out: Any, /, grad: Tensor, x: Tensor) -> Any:
-    """The gradient of means of windows in two dimensions."""
-    return _spread_means(out, grad, x, 2)
-
-
-@operator("_adaptive_avg_pool3d_backward")
-def adaptive_avg_pool3d_backward(out: Any, /, grad: Tensor, x: Tensor) -> Any:
-    """The same in three dimensions."""
-    return _spread_means(out, grad, x, 3)
+operators(
+    {
+        "_adaptive_avg_pool2d_backward": lambda out, /, grad, x: _spread_means(out, grad, x, 2),
+        "_adaptive_avg_pool3d_backward": lambda out, /, grad, x: _spread_means(out, grad, x, 3),
+    }
+)
 
 
 def _spread_means(out: Any, grad: Tensor, x: Tensor, dimensions: int) -> Any:

@@ -10,7 +10,7 @@ from .... import xp
 from ....tensor import Tensor, nn
 from ....tensor.ops.reduction import cumulative_max, cumulative_min
 from .elementwise import truth
-from .table import as_result, axes, of_floats, operator, refuse, wanted, wide
+from .table import as_result, axes, of_floats, operator, operators, refuse, wanted, wide
 
 
 @operator("sum", "sum.dim_IntList")
@@ -55,28 +55,23 @@ def amin(out: Any, /, x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
     return x.min(axis=axes(x, dim), keepdims=keepdim)
 
 
-@operator("max")
-def max_(out: Any, /, x: Tensor) -> Any:
-    """The largest element."""
-    return x.max()
-
-
-@operator("min")
-def min_(out: Any, /, x: Tensor) -> Any:
-    """The least element."""
-    return x.min()
-
-
-@operator("argmax")
-def argmax(out: Any, /, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """The place of the first maximum."""
-    return x.argmax(axis=dim, keepdims=keepdim) if x.ndim else xp.zeros((), dtype="int64")
-
-
-@operator("argmin")
-def argmin(out: Any, /, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """The place of the first minimum."""
-    return x.argmin(axis=dim, keepdims=keepdim) if x.ndim else xp.zeros((), dtype="int64")
+operators(
+    {
+        "max": lambda out, /, x: x.max(),
+        "min": lambda out, /, x: x.min(),
+        "argmax": lambda out, /, x, dim=None, keepdim=False: (
+            x.argmax(axis=dim, keepdims=keepdim) if x.ndim else xp.zeros((), dtype="int64")
+        ),
+        "argmin": lambda out, /, x, dim=None, keepdim=False: (
+            x.argmin(axis=dim, keepdims=keepdim) if x.ndim else xp.zeros((), dtype="int64")
+        ),
+        "logsumexp": lambda out, /, x, dim, keepdim=False: as_result(x, out).logsumexp(axis=axes(x, dim), keepdims=keepdim),
+        "cumsum": lambda out, /, x, dim, *, dtype=None: as_result(x, out).cumsum(dim) if x.ndim else as_result(x, out),
+        "cumprod": lambda out, /, x, dim, *, dtype=None: as_result(x, out).cumprod(dim) if x.ndim else as_result(x, out),
+        "cummax": lambda out, /, x, dim: _extremes_so_far(x, dim, cumulative_max),
+        "cummin": lambda out, /, x, dim: _extremes_so_far(x, dim, cumulative_min),
+    }
+)
 
 
 @operator("max.dim")
@@ -117,12 +112,6 @@ def var_mean(out: Any, /, x: Tensor, dim: Any = None, *, correction: Any = None,
     return var(out, x, dim, correction=correction, keepdim=keepdim), x.mean(axis=axes(x, dim), keepdims=keepdim)
 
 
-@operator("logsumexp")
-def logsumexp(out: Any, /, x: Tensor, dim: Any, keepdim: bool = False) -> Any:
-    """Logarithms of sums of exponentials."""
-    return as_result(x, out).logsumexp(axis=axes(x, dim), keepdims=keepdim)
-
-
 @operator("linalg_vector_norm")
 def vector_norm(out: Any, /, x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """Norms of vectors."""
@@ -138,18 +127,6 @@ def vector_norm(out: Any, /, x: Tensor, ord: Any = 2, dim: Any = None, keepdim: 
     return (x.abs() ** ord).sum(**kept) ** (1.0 / ord)
 
 
-@operator("cumsum")
-def cumsum(out: Any, /, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
-    """Running sums."""
-    return as_result(x, out).cumsum(dim) if x.ndim else as_result(x, out)
-
-
-@operator("cumprod")
-def cumprod(out: Any, /, x: Tensor, dim: int, *, dtype: Any = None) -> Any:
-    """Running products."""
-    return as_result(x, out).cumprod(dim) if x.ndim else as_result(x, out)
-
-
 def _extremes_so_far(x: Tensor, dim: int, running: Callable[..., Any]) -> Any:
     """Running extremes, and the last place of each. (What is no number is an extreme from there on.)"""
     if not x.ndim or x.dtype.name == "bool":
@@ -159,18 +136,6 @@ def _extremes_so_far(x: Tensor, dim: int, running: Callable[..., Any]) -> Any:
     places = xp.arange(x.shape[dim], dtype="int64").reshape(tuple(along))
     last = xp.where((x == found) | (x != x), places, 0)
     return found, Tensor.of(cumulative_max(last.node, axis=dim % x.ndim))
-
-
-@operator("cummax")
-def cummax(out: Any, /, x: Tensor, dim: int) -> Any:
-    """Largest elements so far, and their places."""
-    return _extremes_so_far(x, dim, cumulative_max)
-
-
-@operator("cummin")
-def cummin(out: Any, /, x: Tensor, dim: int) -> Any:
-    """Smallest elements so far, and their places."""
-    return _extremes_so_far(x, dim, cumulative_min)
 
 
 @operator("_softmax")

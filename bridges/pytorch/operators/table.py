@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -38,6 +38,12 @@ def operator(*names: str) -> Callable[[Operator], Operator]:
         return function
 
     return put
+
+
+def operators(expressions: Mapping[str, Operator]) -> None:
+    """Put functions of one expression into the table, each under the overloads of its name."""
+    for name, function in expressions.items():
+        operator(name)(function)
 
 
 def wanted(out: Any) -> Any:
