@@ -2,11 +2,13 @@
 
     python benchmarks/shipped_schedules.py [--cases 40] [--tuned FILE] [--budget 12] [--rounds 21] [--keep FILE]
 
-A case is a kernel of `schedules/kernels.toml` or `schedules/layers.py`, on one thread or on all; `--cases` of them are drawn evenly. What a program runs where nothing was tuned is
-built from an empty cache over what ships; what it runs after tuning from the cache `--tuned`, where `make ship` keeps its own
-(build/ship-KIND.db), else what a search of `--budget` seconds finds now, from the rules. The two take turns in bursts. One line a case: `origin`
-is where the first is from ("start": nothing ships for it), `ratio` the tuned one's time over its time (1: as good; 0.97: it loses 3 %). The last line
-has the geometric mean and the least, of all and of those that ship. Rows in `--keep` are not made again."""
+A case is a kernel of `schedules/kernels.toml` or `schedules/layers.py`, on one thread or on all; `--cases` of them are drawn
+evenly. What a program runs where nothing was tuned is built from an empty cache over what ships; what it runs after tuning
+from the cache `--tuned`, where `make ship` keeps its own (build/ship-KIND.db), else what a search of `--budget` seconds finds
+now, from the rules. The two take turns in bursts. One line a case: `origin` is where the first is from ("start": nothing ships
+for it), `ratio` the tuned one's time over its time (1: as good; 0.97: it loses 3 %). The last line has the geometric mean and
+the least, of all and of those that ship. Rows in `--keep` are not made again. A case whose search had too little time is not
+counted."""
 
 from __future__ import annotations
 
@@ -23,6 +25,7 @@ from typing import Any
 from sibling_schedules import quotient
 from tilewright import best, devices, empty, named_kernels, tune
 from tilewright.cache.layers import SHIPPED_RUN
+from tilewright.ir.errors import OutOfTimeError
 from tilewright.ir.kernel import Kernel
 from tilewright.measure.inputs import generate
 from tilewright.opts import short
@@ -95,7 +98,11 @@ def main() -> None:
     known = {(r["case"], r["threads"]): r for r in map(json.loads, kept.read_text().splitlines() if kept.exists() else ())}
     rows = []
     for name, kernel, threads in cases(args.cases):
-        found = known.get((name, threads)) or row(name, kernel, threads, args)
+        try:
+            found = known.get((name, threads)) or row(name, kernel, threads, args)
+        except OutOfTimeError as e:
+            print(json.dumps({"case": name, "threads": threads, "error": str(e)}), flush=True)
+            continue
         if (name, threads) not in known:
             with kept.open("a") as f:
                 f.write(json.dumps(found) + "\n")
