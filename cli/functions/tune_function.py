@@ -64,15 +64,14 @@ def run(args: Namespace) -> int:
 
 def manifest_of(graph: FunctionGraph, which: str, args: Namespace) -> Manifest:
     """The distinct kernels of a function (or the one that was picked) as a manifest, heaviest first."""
-    from ...ir.normal_form import normalise
-    from ...search.manifest.manifest_file import Entry, Manifest, Place
+    from ...search.manifest.manifest_file import Entry, Manifest, Place, sizes_of
 
     place = Place(args.device or "cpu", args.device or "cpu", threads=args.threads)
     chosen = [picked(graph, which)] if which else [k for k in graph.kernels if k is not None]
     entries = [
         Entry(
             kernel.name,
-            {family: int(axes[0].arg.extent) for family, axes in normalise(kernel).families.items() if isinstance(axes[0].arg.extent, int)},
+            sizes_of(kernel),
             "",
             place,
             0,

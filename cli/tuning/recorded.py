@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
     from ... import cache
     from ...plan import usage
     from ...search.budget import parse_seconds
-    from ...search.manifest.manifest_file import Entry, Manifest, Place
+    from ...search.manifest.manifest_file import Entry, Manifest, Place, sizes_of
 
     given = [
         "--" + n.replace("_", "-")
@@ -79,7 +79,8 @@ def run(args: Namespace) -> int:
         return _in_background(args, file, out)
     places = {(w.used.device, w.used.threads): Place(w.used.where, w.used.device, threads=w.used.threads) for w in here}
     entries = tuple(
-        Entry(w.used.kernel.name, {}, "", places[w.used.device, w.used.threads], 0, given=w.used.kernel, weight=w.weight) for w in here
+        Entry(k.name, sizes_of(k), "", places[w.used.device, w.used.threads], 0, given=k, weight=w.weight)
+        for w, k in ((w, w.used.kernel) for w in here)
     )
     seconds = None if args.budget is None else parse_seconds(args.budget)
     return tune_entries(Manifest(str(file), tuple(places.values()), entries), args, seconds, out, further=True)[1]
@@ -89,8 +90,8 @@ def _weighed(used: UsedKernel, store: Cache) -> Weighed:
     from ...devices import get
     from ...heuristics import estimate
     from ...ir.normal_form import normalise
-    from ...opts import apply
-    from ...plan import Artefacts, opts_text, resolve
+    from ...opts import apply, dumps
+    from ...plan import Artefacts, resolve
 
     if used.gone:
         return Weighed(used, 0.0, why=f"{used.file.rpartition(':')[0]} is gone")
@@ -105,7 +106,7 @@ def _weighed(used: UsedKernel, store: Cache) -> Weighed:
         planned = apply(kernel, plan.opts, device.target)
         # a call that is not worth several threads runs on one
         seconds = known if known is not None else min(estimate(planned, n, device.limits()) for n in {1, used.threads})
-        return Weighed(used, seconds, opts_text(kernel, plan.opts), plan.origin)
+        return Weighed(used, seconds, dumps(plan.opts), plan.origin)
     except OptError as e:
         return Weighed(used, 0.0, origin=f"no estimate: {e}")
     except TilewrightError as e:

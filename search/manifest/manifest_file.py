@@ -124,6 +124,14 @@ class Manifest:
         return Manifest(self.path, places, tuple(e for e in self.entries if e.place in places))
 
 
+def sizes_of(kernel: Kernel) -> dict[str, int]:
+    """The extents of a kernel's axes by name, as the shape of its entry; those that are symbols are left out."""
+    from ...ir.normal_form import normalise
+
+    found = {family: axes[0].arg.extent for family, axes in normalise(kernel).families.items()}
+    return {family: extent for family, extent in found.items() if isinstance(extent, int)}
+
+
 def near(name: str, known: Sequence[str]) -> str:
     """`; did you mean ...?` where a known name is near, else nothing."""
     found = get_close_matches(name, known, 1, 0.5)

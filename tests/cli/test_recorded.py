@@ -62,6 +62,7 @@ def test_each_is_tuned_for_the_threads_that_it_ran_on(cache_file: Path, tune: Tu
     monkeypatch.setattr(type(get("cpu")), "threads", 2)
     shown = " ".join(tune("run", "--recorded").out.split())
     assert {e.purpose: e.place.threads for e in found[0].entries} == {"cpu, 1 thread": 1, "cpu, 2 threads": 2}
+    assert {tuple(e.shape.values()) for e in found[0].entries} == {(4,), (8,)}, "its sizes tell it from others of its name"
     assert "it ran on 999 threads, and this process may use 2" in shown
 
 
