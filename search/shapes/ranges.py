@@ -115,7 +115,7 @@ def shapes_in(path: str) -> list[WeightedShape]:
     that names the line."""
     found: dict[tuple[tuple[str, int], ...], WeightedShape] = {}
     try:
-        with open(path, encoding="utf-8") as f:
+        with open(path, encoding="utf-8-sig") as f:
             lines = f.read(MOST_BYTES + 1)
     except (OSError, UnicodeDecodeError) as e:
         raise UsageError(f"cannot read the shapes in {path}: {e.strerror if isinstance(e, OSError) else 'it is no UTF-8 text'}") from None

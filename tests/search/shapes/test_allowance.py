@@ -63,8 +63,9 @@ def test_ranges_and_lists_are_read() -> None:
 
 def test_a_file_of_shapes(tmp_path: Path) -> None:
     file = tmp_path / "shapes.txt"
-    file.write_text("# what runs\nm=64,n=8\n\nm=512,n=8 * 3  # often\n")
-    assert [(dict(s.shape), s.weight) for s in shapes_in(str(file))] == [({"m": 64, "n": 8}, 1.0), ({"m": 512, "n": 8}, 3.0)]
+    for text in ("# what runs\nm=64,n=8\n\nm=512,n=8 * 3  # often\n", "\ufeffm=64,n=8\r\nm=512,n=8 * 3\r\n"):
+        file.write_bytes(text.encode())
+        assert [(dict(s.shape), s.weight) for s in shapes_in(str(file))] == [({"m": 64, "n": 8}, 1.0), ({"m": 512, "n": 8}, 3.0)]
 
 
 @pytest.mark.parametrize(
