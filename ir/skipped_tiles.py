@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 
 from . import index as ix
 from .body import Fold, Reduce
@@ -112,3 +113,14 @@ def _folded(node: Node, known: dict[str, Node]) -> Node:
         if new is not n:
             table[n] = new
     return table.get(node, node)
+
+
+@lru_cache(maxsize=256)
+def kept_share(masks: frozenset[Node], axes: frozenset[Node]) -> float:
+    """The share of the points of some axes, of extents that are numbers, at which all of the masks hold that are over these axes alone."""
+    share = 1.0
+    for of in sorted({frozenset(axes_of(c)) for c in masks if axes_of(c) and axes_of(c) <= axes}, key=str):
+        mine = [c for c in masks if axes_of(c) == of]
+        points = [dict(zip(of, map(const, at))) for at in product(*(range(a.arg.extent) for a in of))]
+        share *= sum(all(substitute(c, p) is const(True) for c in mine) for p in points) / len(points)
+    return share

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from ..ir import index as ix
@@ -14,9 +16,11 @@ from ..ir.buffer import load_parts
 from ..ir.dtypes import bool_, index
 from ..ir.node import FUNCTIONS, INTEGER, PAIRED, Node, axes_of, pending, walk
 from ..ir.operators import depth
+from ..ir.skipped_tiles import conjuncts
 from ..opts.axis_plan import Part
 from ..opts.lanes import Vectors, vectors
 from ..opts.nests import Nest
+from ..opts.staging import beyond_bounds
 from ..program.program import Mem, Val
 from .access.memory_access import MemoryAccess, read_masked
 from .access.transpose import LEAST, rows_of, transposed_read
@@ -232,12 +236,15 @@ class NestEval(MemoryAccess):
         if staged is not None:
             plan, mem = staged
             if not plan.box:
-                return mem, parts_index(plan.parts), None, False
+                return mem, parts_index(plan.parts), self._told_apart(mask), False
             at = [over_parts(i, self.low.ctx.axis_index) for i in indices]
             address = plan.offset
             for d, base, _, stride in plan.box:
                 address = ix.add(address, ix.add(at[d], base, -1), stride)
-            return mem, address, None, False
+            sched = self.low.sched
+            left = beyond_bounds(sched, buffer, tuple(sched.at_parts(i) for i in indices), mask)
+            told = self._told_apart(mask)
+            return mem, address, left if told is None else told if left is None else left & told, False
         address = self.low.ctx.address(buffer.name, indices, self._index)
         # the address is of the clamped point, the mask of the other one: it must not hold past the extent
         for a in self.scalar_masked:
@@ -246,6 +253,18 @@ class NestEval(MemoryAccess):
         if self.lane_masked is not None and self.lane_masked in axes_of(*indices):
             mask = self.low.bound(self.lane_masked) if mask is None else mask & self.low.bound(self.lane_masked)
         return self.low.param(buffer.name), address, mask, True
+
+    def _told_apart(self, mask: Node | None) -> Node | None:
+        """What of a mask is known of each register copy: a tile holds zeros there, but products with them are left out."""
+        if mask is None or self.low.sched.group > 1:
+            return None
+        plans, lane = self.low.sched.plans, self.lane
+        told = [
+            c
+            for c in conjuncts(mask)
+            if axes_of(c) and all((lane is None or a is not lane.axis) and not any(p.loop for p in plans[a].parts) for a in axes_of(c))
+        ]
+        return reduce(and_, told) if told else None
 
     def _ref(self, node: Node, asg: Assignment) -> Val:
         name = node.arg

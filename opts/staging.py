@@ -262,7 +262,7 @@ def _affine(o: Opt, index: Node, variables: set[Node], rows: bool) -> None:
     loops inside alone (half an index, of packed numbers) are terms as well."""
     terms, _ = ix.parts(index)
     for t in terms:
-        if t not in variables and axes_of(t) & variables and not (rows and axes_of(t) <= variables):
+        if t not in variables and axes_of(t) & variables and not axes_of(t) <= variables:
             raise OptError(f"{o}: the index {index!r} is not linear in the loops inside the tile")
         if t.op == "load" or any(n.op == "load" for n in walk(t)):
             raise OptError(f"{o}: the index of {o.on} is read from memory")
@@ -270,9 +270,7 @@ def _affine(o: Opt, index: Node, variables: set[Node], rows: bool) -> None:
 
 def _panel(t: _Tile, inner: list[Part]) -> StagePlan:
     read = t.reads[0]
-    ordered = _panel_order(
-        read.index, [p for p in inner if any(p.var in ix.parts(i)[0] for i in read.index)], _dot_lanes(t.sched, read.nest)
-    )
+    ordered = _panel_order(read.index, [p for p in inner if any(p.var in axes_of(i) for i in read.index)], _dot_lanes(t.sched, read.nest))
     if t.at.kind == ONCE:
         strange = [p.name for p in ordered if isinstance(p.size, Node)]
         if strange:
@@ -298,10 +296,18 @@ def _panel_order(index: tuple[Node, ...], used: Iterable[Part], dot_lanes: set[N
     """The parts of a panel, outer to inner. The part that is contiguous in memory goes last, so that lanes read
     consecutive words; a matrix instruction wants its lanes last, and inside each the elements it takes at once."""
     used = list(used)
-    last = ix.parts(index[-1])[0]
+    last, linear = ix.parts(index[-1])[0], {v for i in index for v in ix.parts(i)[0]}
     regs = [p for p in used if p.register]
     lanes = dot_lanes if any(p.kind == "dot" for p in regs) else set()
-    regs.sort(key=lambda p: (p.kind == "dot", p.kind == "upcast", p.axis in lanes, p.kind == "upcast" and last.get(p.var, 0) == 1))
+    regs.sort(
+        key=lambda p: (
+            p.kind == "dot",
+            p.kind == "upcast",
+            p.axis in lanes,
+            p.var in linear,
+            p.kind == "upcast" and last.get(p.var, 0) == 1,
+        )
+    )
     return [p for p in used if not p.register] + regs
 
 
@@ -331,7 +337,7 @@ def _row(t: _Tile) -> StagePlan:
 def _box(t: _Tile, read: _Read) -> list[tuple[Node, int]]:
     """By dimension, (first index, extent) of what one read touches."""
     variables = {p.var: p for p in inner_parts(t.sched, read.nest, t.at)}
-    if read.mask is not None and not _only_bounds(read.mask, t.buffer, t.sched, read.index):
+    if t.sched.group > 1 and beyond_bounds(t.sched, t.buffer, read.index, read.mask) is not None:
         raise OptError(f"{t.o}: {t.buffer.name} is masked by more than its bounds; use order=panel")
     box = []
     for i in read.index:
@@ -361,8 +367,8 @@ def _shared(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
     return replace(plan, swizzle=swizzle, pitch=pitch, vector=vector)
 
 
-def _only_bounds(mask: Node, buffer: Buffer, sched: Scheduled, index: tuple[Node, ...]) -> bool:
-    """Whether a load's mask only keeps its index inside the buffer (such a mask is implied by the box's own bounds)."""
+def beyond_bounds(sched: Scheduled, buffer: Buffer, index: tuple[Node, ...], mask: Node | None) -> Node | None:
+    """What a load's mask says besides that `index`, over part variables, lies inside the buffer, which the box's own bounds imply."""
     allowed = set()
     for i, size in zip(index, buffer.shape):
         top = size if isinstance(size, Node) else const(size)
@@ -372,7 +378,11 @@ def _only_bounds(mask: Node, buffer: Buffer, sched: Scheduled, index: tuple[Node
             ix.compare("lt", const(-1), i),
             ix.compare("le", i, ix.add(top, const(-1))),
         }
-    return all(c in allowed for c in conjuncts(sched.at_parts(mask)))
+    left = None
+    for c in () if mask is None else conjuncts(mask):
+        if sched.at_parts(c) not in allowed:
+            left = c if left is None else left & c
+    return left
 
 
 def _size(o: Opt, size: int, most: int = MAX_STAGE_BYTES) -> None:

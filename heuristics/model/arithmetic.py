@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ...ir import index as ix
 from ...ir.body import Scan, tuple_scan
-from ...ir.dtypes import index
+from ...ir.dtypes import bool_, index
 from ...ir.node import COMPARE, Node, axes_of, walk
 from ...opts.access import interleaved_step, rows, shuffles
 from ...opts.access import stride as stride_of
@@ -264,10 +264,12 @@ def _work(body: Body, known: Collection[Node] = ()) -> BodyWork:
     nodes = evaluated(s, nest, roots)
     shifted |= times_computed(s, nest, nodes, body.regs, body.copies, body.lane) if shifted else {}
     known = {*known, *masks(s, nest)}
+    kept = body.kept()
+    steps = {p.axis for p in s.loops(nest) if p.axis in nest.reduce_axes}
     for n in nodes:
-        if n in known:
-            continue
-        k = shifted.get(n, body.times(n))
+        if n in known or (kept < 1.0 and n.dtype in (bool_, index) and axes_of(n).isdisjoint(steps)):
+            continue  # (where copies are told apart, what is left of the masks is computed before the sum)
+        k = shifted.get(n, body.times(n)) * (kept if n.op == "load" else 1.0)
         if fours and body.lane is not None and body.lane.axis in axes_of(n):  # a group at once, in bytes until it is added
             k = 0 if n.op == "cast" and n.src[0].op == "load" else -(-k * body.width // GROUP)
         if twos and n.op in ("load", "cast"):
@@ -297,7 +299,7 @@ def _reduction(body: Body, work: BodyWork, group: Sequence[Nest], stored: Sequen
     space = [p for p in body.regs if p.axis in nest.axes]
     partial = [p for p in body.parts("upcast") if p.axis in nest.reduce_axes]
     accs, unroll = together * body.count([*space, *partial]), body.count(body.parts("unroll"))
-    steps = accs * unroll
+    steps = round(accs * unroll * body.kept())
     sums = steps + work.shuffles if dot is None else 0.0
     arith += steps if dot is None else steps * core.ports / dot.row.rate
     compared, flags = extreme_work(s, core, group, steps // together, body.count(space))

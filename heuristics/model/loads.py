@@ -47,10 +47,12 @@ def _span(i: Node, axis: Node, width: int) -> int | None:
     return high - low + 1
 
 
-def load_work(body: Body, n: Node, k: int, loads: float) -> tuple[float, float]:
+def load_work(body: Body, n: Node, k: float, loads: float) -> tuple[float, float]:
     """(arithmetic that a load of `k` vectors takes, `loads` with what it adds)."""
     s, core, lane, arith = body.scheduled, body.core, body.lane, 0.0
     buffer, indices, mask = load_parts(n)
+    if mask is not None and all(axes_of(c) <= body.decided() for c in conjuncts(mask)):
+        mask = None
     if mask is not None and (
         (holds_inside(s, body.nest, mask) and not _one_vector(body, mask))
         or (lane is not None and lane.axis in body.nest.axes and regular(mask))

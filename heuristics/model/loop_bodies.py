@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 
-from ...ir.buffer import Buffer
+from ...ir.buffer import Buffer, load_parts
 from ...ir.node import Node, axes_of
+from ...ir.skipped_tiles import conjuncts, kept_share
 from ...opts.access import stride as stride_of
 from ...opts.analysis.ragged import left_out
 from ...opts.axis_plan import Part
@@ -50,6 +51,18 @@ class Body:
         """How often `node` is computed: once for each assignment of the register parts it varies with."""
         axes = axes_of(node)
         return prod(self.copies[p.name] for p in self.regs if p.axis in axes)
+
+    def decided(self) -> frozenset[Node]:
+        """The axes whose places are numbers in each register copy."""
+        s, lane = self.scheduled, self.lane
+        whole = (a for a in self.nest.all_axes if isinstance(a.arg.extent, int) and not any(p.loop for p in s.plans[a].parts))
+        return frozenset(a for a in whole if lane is None or a is not lane.axis)
+
+    def kept(self) -> float:
+        """The share of the products of a sum's body that are not 0 because of a mask that is known of each register copy."""
+        found = (mask for _, _, mask in map(load_parts, self.nest.loads) if mask is not None)
+        masks = {c for mask in found for c in conjuncts(mask)}
+        return kept_share(frozenset(masks), self.decided()) if masks and self.nest.kind == "reduce" and self.nest.expr.op == "mul" else 1.0
 
     def parts(self, kind: str) -> list[Part]:
         """The register parts of one kind."""

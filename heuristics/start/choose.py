@@ -123,7 +123,8 @@ def _of_bytes(f: StartFacts) -> list[Opts]:
 def _ranked(f: StartFacts, phase: bool) -> Iterable[Opts]:
     """The guesses for a processor, kind by kind, of each kind best first by the model."""
     trials, kernel = f.trials, f.kernel
-    yield from (o for o in map(trials.legal, chain(RESIDUES.guesses(f), ENTRIES.guesses(f))) if o is not None)
+    yield from trials.ranked(RESIDUES.guesses(f))
+    yield from (o for o in map(trials.legal, ENTRIES.guesses(f)) if o is not None)
     groups = list(GROUPS.guesses(f)) if reduced_rows(kernel) is None else []
     if not f.has("scan"):  # (along a scan its steps wait for each other: other lanes may be better)
         yield from _better_tiles(f, groups)
@@ -324,10 +325,11 @@ def _packed_where_quicker(trials: Trials, packed: _Choice, found: list[Opts]) ->
 def _ask_rules(choice: _Choice) -> None:
     """Ask the first kind of rules that has a legal guess: as in the ranked choice, what has a fold's start schedules needs no other."""
     f = choice.f
-    if choice.take_first(chain(RESIDUES.guesses(f), ENTRIES.guesses(f))):
-        others = (o for o in map(f.trials.legal_at_once, RESIDUES.guesses(f)) if o is not None)
-        better = _faster_by_both(f.trials, next(iter(choice.found)), others, CLEARLY)
-        choice.found = {o: 0.0 for o in better} or choice.found
+    choice.ask_all(RESIDUES.guesses(f))
+    if choice.found:
+        _count_two(choice)
+        return
+    if choice.take_first(ENTRIES.guesses(f)):
         return
     near = next(GROUPS.guesses(f), None)
     if near is not None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from checks import check_floats, check_twin
 from tilewright import named_kernels, targets
+from tilewright.ir import KernelBuilder, float32
+from tilewright.ir.normal_form import normalise
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.program.listing import show
@@ -52,6 +54,31 @@ def test_windows_that_begin_before_the_first_element(
 ) -> None:
     shape = {"n": 1, "c": 2, "h": h, "w": w, "oc": 8, "kh": kh, "kw": kw, "stride": stride, "pad": pad, "groups": 1}
     _right(named_kernels.make("conv2d", shape, dtype), parse(WINDOWS[way]), target)
+
+
+RESIDUES = {
+    "weights by channels": "Uc8 Uw2 Uphase_w2 Uphase_h2 Rkw2 Rkh2 Pn Sweight@c",
+    "and the image by rows": "Uc8 Uw2 Uphase_w2 Uphase_h2 Rkw2 Rkh2 Pn Sweight@c Sdy@h/row",
+    "lanes along rows": "Uw4 Uc2 Uphase_w2 Uphase_h2 Rkw2 Rkh2 Pn Sweight@n/row Sdy@n/row",
+}
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("target", [V2, V3, V4], ids=["v2", "v3", "v4"])
+@pytest.mark.parametrize("window", [3, 4])
+@pytest.mark.parametrize("way", RESIDUES)
+@pytest.mark.covering(pairs=True)
+def test_copies_that_residues_and_taps_read_in_registers(way: str, window: int, target: Any) -> None:
+    shape = {"n": 2, "c": 16, "h": 7, "w": 15, "oc": 3, "kh": window, "kw": window, "stride": 2, "pad": 1}
+    _right(normalise(named_kernels.make("conv2d_dx", shape)), parse(RESIDUES[way]), target)
+
+
+def test_a_mask_that_is_not_about_bounds_stays_where_a_row_is_read() -> None:
+    kb = KernelBuilder("triangle")
+    i, j = kb.axis("m", 8), kb.axis("n", 8)
+    x = kb.input("x", (8, 8), float32)
+    kb.store("y", float32, (8, 8), (i, j), x.masked(j <= i, i, j) + 1.0)
+    _right(kb.build(), parse("Un8 Sx@m/row"), V3)
 
 
 def _right(kernel: Any, opts: Any, target: Any) -> None:
