@@ -162,8 +162,10 @@ class Binder:
             raise UsageError(f"{self.usage()} takes {len(self.inputs)} input array{'s' * (len(self.inputs) != 1)}, not {len(inputs)}")
         for buffer, a in [*zip(self.inputs, inputs, strict=True), *zip(self.outputs, outs or (), strict=False)]:
             if not isinstance(a, np.ndarray) or isinstance(a, np.matrix) or masked(a):
+                library = type(a).__module__.partition(".")[0]
+                kind = f"{library}.{type(a).__name__}" if library in ("torch", "jaxlib", "cupy") else type(a).__name__
                 raise UsageError(
-                    f"{self.usage()}: {buffer.name} is a {type(a).__name__}; pass a NumPy array, numpy.ascontiguousarray(x, {buffer.dtype.name!r})"
+                    f"{self.usage()}: {buffer.name} is a {kind}; pass a NumPy array, numpy.ascontiguousarray(x, {buffer.dtype.name!r})"
                 )
 
     def fast_addresses(self, arrays: Sequence[Any], sizes: Sequence[int]) -> list[int] | None:

@@ -113,7 +113,7 @@ class Bindings:
         self.name, self.items, self.cells = name, items, cells
 
     def check(self) -> None:
-        """Warn of every name that stands for another tensor since the capture, once."""
+        """Warn of every name that stands for another tensor, array or number since the capture, once."""
         try:
             for held, key, tensor, _ in self.items:
                 if held[key] is not tensor:
@@ -138,7 +138,9 @@ class Bindings:
         self.cells = [(cell, _inside(cell), text) for cell, _, text in self.cells if text not in changed]
         file, line = user_line()
         for text, old in changed.items():
-            kind, way = ("tensor", f"change a tensor with {text}.assign(...), or ") if isinstance(old, Tensor) else ("number", "")
+            kind, way = ("array" if isinstance(old, array_class()) else "number"), ""
+            if isinstance(old, Tensor):
+                kind, way = "tensor", f"change a tensor with {text}.assign(...), or "
             warnings.warn_explicit(
                 f"{text} is another {kind} than when {self.name} was captured, which still reads the old one: {way}pass it as an argument",
                 UserWarning, file, line,
@@ -146,9 +148,10 @@ class Bindings:
 
 
 def bindings_of(function: Callable[..., Any], name: str, statics: Sequence[Any], closures: Sequence[BufferCell]) -> Bindings | None:
-    """The names behind the tensors from outside that a capture read, in globals, closures, containers and attributes, and behind numbers in
+    """The names behind the tensors and arrays from outside that a capture read, in globals, closures, containers and attributes, and behind numbers in
     globals, closures and attributes of objects that it names; None where there are none. `statics`: arguments that are no tensors, such as the object of a method."""
-    search = _NameSearch({id(c) for c in closures}, _attributes(function))
+    memory = {c.buffer.address for c in closures if c.buffer.device.startswith("cpu")}
+    search = _NameSearch({id(c) for c in closures}, memory, _attributes(function))
     search.function(function, 0)
     for s in statics:
         search.value(s, type(s).__name__, None, None, 0)
@@ -156,17 +159,18 @@ def bindings_of(function: Callable[..., Any], name: str, statics: Sequence[Any],
 
 
 class _NameSearch:
-    def __init__(self, wanted: set[int], attributes: set[str]) -> None:
-        self.wanted, self.attributes = wanted, attributes
+    def __init__(self, wanted: set[int], memory: set[int], attributes: set[str]) -> None:
+        self.wanted, self.memory, self.attributes = wanted, memory, attributes
         self.items: list[tuple[Any, Any, Any, str]] = []
         self.cells: list[tuple[types.CellType, Any, str]] = []
         self.seen: dict[int, Any] = {}
 
     def value(self, x: Any, text: str, held: Any, key: Any, depth: int) -> None:
         """Look at a value, which `held` has at `key`."""
-        if isinstance(x, Tensor):
-            cell = getattr(x.node.data, "cell", None)
-            if cell is not None and id(cell) in self.wanted:
+        array = isinstance(x, array_class())
+        if array or isinstance(x, Tensor):
+            cell = None if array else getattr(x.node.data, "cell", None)
+            if x.ctypes.data in self.memory if array else cell is not None and id(cell) in self.wanted:
                 if isinstance(held, types.CellType):
                     self.cells.append((held, x, text))
                 elif held is not None and not isinstance(held, tuple):

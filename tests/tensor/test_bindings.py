@@ -129,6 +129,24 @@ def test_a_number_that_changed_is_said_once() -> None:
         f(X)
 
 
+table = np.ones(3, np.float32)
+
+
+def test_an_array_that_was_rebound_is_said_once() -> None:
+    global table
+    row = np.ones(3, np.float32)
+    f = tw.jit(lambda x: x * table + row)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(X)
+        table[:], row[:] = 2, 3  # their memory is read at every call
+        assert f(X).tolist() == [5, 5, 5]
+    table, row = table * 2, row * 2
+    with pytest.warns(UserWarning, match="is another array than when .* old one: pass it as an argument") as said:
+        assert f(X).tolist() == [5, 5, 5]
+    assert sorted(str(w.message).split()[0] for w in said) == ["row", "table"]
+
+
 def test_numbers_of_objects_that_changed_are_said_once() -> None:
     of = types.SimpleNamespace(rate=2.0, unread=1.0)
     for f in (tw.jit(lambda x: x * of.rate), functools.partial(tw.jit(lambda settings, x: x * settings.rate), of)):
