@@ -50,7 +50,18 @@ def lowered(x: Any, devices: list[str]) -> Any:
         return x
     no_matrix(x)
     array = as_array(x)
-    return apart(memory_of(array)) if array.dtype.kind == "c" else from_numpy(array)
+    if array.dtype.kind == "c":
+        return apart(memory_of(array))
+    return from_numpy(array, device=devices[0] if devices else "cpu")
+
+
+def _devices(args: tuple[Any, ...]) -> Iterator[str]:
+    """The devices of tensors among arguments, and in lists of them."""
+    for a in args:
+        if isinstance(a, TensorHandle):
+            yield a.device
+        elif isinstance(a, (list, tuple)):
+            yield from (e.device for e in a if isinstance(e, TensorHandle))
 
 
 def _holds(x: Any) -> bool:
@@ -167,7 +178,7 @@ def lifted(function: Callable[..., Any], direct: Callable[..., Any] | None = Non
                 made = rule(args, kwargs)
                 if made is not None:
                     return made
-        devices: list[str] = []
+        devices = list(_devices(args))  # (where arrays among them go)
         found = _parameters(function)
         takes = found.positional
         try:

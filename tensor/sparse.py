@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,6 +69,12 @@ class CSR:
         """How many entries there are."""
         return int(self.indices.shape[0])
 
+    def to(self, device: str) -> CSR:
+        """The same matrix on another device."""
+        moved = copy(self)
+        moved.indptr, moved.indices, moved.data = self.indptr.to(device), self.indices.to(device), self.data.to(device)
+        return moved
+
     if not TYPE_CHECKING:  # type checkers say themselves where a name is not here
 
         def __getattr__(self, name: str) -> Any:
@@ -82,7 +89,7 @@ class CSR:
         if x.dtype is not self.data.dtype:
             raise UsageError(f"a CSR matrix of {self.data.dtype} @ {x.dtype}: cast one of them, x.astype(...){at(user_line())}")
         if not self.nnz:
-            return Tensor(np.zeros((self.shape[0], *x.shape[1:]), x.dtype.np))
+            return Tensor(np.zeros((self.shape[0], *x.shape[1:]), x.dtype.np), device=x.device)
         found: Tensor = sparse_product(self.indptr, self.indices, self.data, x, regular=self.regular)
         return found
 

@@ -380,3 +380,12 @@ def test_tensors_of_arrays() -> None:
     assert Tensor(np.array([5])).node.data.range is None
     assert Tensor(np.array([5]), range=(0, 9)).node.data.range == (0, 9)
     assert tw.Tensor(np.array([1.5])).node.data.line[0] == __file__
+
+
+def test_arrays_go_where_the_tensors_beside_them_are() -> None:
+    x, n = Tensor(np.ones((2, 2), np.float32), device="cpu:c"), np.full((2, 2), 2, np.float32)
+    for found in (x + n, n + x, np.stack([n, x]), x[np.array([0, 1])], tw.jit(lambda a: a * n, device="cpu:c")(x)):
+        assert found.device == "cpu:c" and found.shape[-1] == 2
+    assert (n + x).tolist() == [[3, 3], [3, 3]]
+    matrix = tw.sparse.CSR(np.array([0, 1, 2]), np.array([1, 0]), np.ones(2, np.float32), shape=(2, 2)).to("cpu:c")
+    assert (matrix @ x).device == "cpu:c" and matrix.shape == (2, 2)
