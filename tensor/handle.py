@@ -353,7 +353,7 @@ class TensorHandle:
         if not requires_grad:
             raise UsageError(f"requires_grad_(False): detach() is a tensor of which no gradient is taken{at(user_line())}")
         if not self.dtype.is_float:
-            raise UsageError(f"a gradient with respect to {self.dtype}{list(self.shape)}: only floats have gradients")
+            raise UsageError(f"a gradient with respect to {self.dtype}{list(self.shape)}: only floats have gradients{at(user_line())}")
         if not self.requires_grad:
             self.realise()
             if self.node.src or self.node in TRACKED:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from types import GeneratorType
 from typing import Any
 
 from ...ir.errors import UsageError
@@ -16,6 +17,7 @@ from ..given_arrays import lineage, through
 from ..graph import primitives as P
 from ..graph.captured_numbers import NumberTape, captured, number_at
 from ..graph.nodes import HostCall, Mark, Slot, TensorNode, make, walk
+from ..graph.source_lines import at, user_line
 from ..running.buffers import BufferCell, TensorBuffer
 from ..running.current_capture import Capture, SizeCheck, capturing, collecting, outside
 from ..running.realise import realise
@@ -85,6 +87,8 @@ def capture(function: Callable[..., Any], name: str, given: Arguments, dynamic: 
         leaves, structure = flatten(result)
         if any(isinstance(x, Kernel) for x in leaves):
             raise UsageError(f"{name} returns a kernel: @tilewright.operation makes a function of tensors of it, and jit compiles those")
+        if any(isinstance(x, GeneratorType) for x in leaves):
+            raise UsageError(f"{name} returns a generator, which gives its values once: return a list of them{at(user_line())}")
         owners = {id(t.node): t for t in made.read.values()} | {id(n): t for n, t in zip(slots, placeholders, strict=True)}
         for x in leaves:
             if isinstance(x, Tensor):

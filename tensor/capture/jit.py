@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, update_wrapper
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, Self
 
 from ...devices.once import process_lock, undivided
 from ...ir import index as ix
@@ -17,7 +17,7 @@ from ...log import logger
 from ..graph.captured_numbers import exact_number
 from ..graph.symbolic_sizes import SymbolicSize, concrete
 from ..handle import compute
-from ..leaves import array_class
+from ..leaves import array_class, of_others
 from ..running.buffers import BufferKind
 from ..running.current_capture import thread as _current
 from ..running.observers import NANS
@@ -199,7 +199,22 @@ class _Family:
             self.fix(program.graph.numbers.guarded)
 
 
-class Jitted:
+class LikeFunction:
+    """What is copied and pickled as a function is: by itself, and by its name."""
+
+    __qualname__: str
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+
+class Jitted(LikeFunction):
     """What `jit` makes of a function. It is called as the function is; `report()` says what its kernels are."""
 
     def __init__(self, function: Callable[..., Any], options: JitOptions) -> None:
@@ -230,7 +245,14 @@ class Jitted:
     def _uncaptured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The function as it is written, its results computed."""
         out = None if self._takes_out else kwargs.pop("out", None)
-        given = tree_map(lambda x: Tensor(x, device=self.options.device or "cpu") if isinstance(x, array_class()) else x, (args, kwargs))
+        given = tree_map(
+            lambda x: (
+                Tensor(x, device=self.options.device or "cpu")
+                if isinstance(x, array_class()) or (not isinstance(x, Tensor) and of_others(x))
+                else x
+            ),
+            (args, kwargs),
+        )
         result = self._function(*given[0], **given[1])
         compute(result)
         return result if out is None else copied_into(self.name, result, given_arrays(self.name, out))

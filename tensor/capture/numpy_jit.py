@@ -26,7 +26,7 @@ from ..tensor import Tensor
 from ..trees import Structure, flatten, tree_map, unflatten
 from ..views import overlap
 from .compiled_function import CompiledFunction
-from .jit import Jitted
+from .jit import Jitted, LikeFunction
 from .jit_options import JitOptions
 
 log = logger("tensor")
@@ -71,7 +71,7 @@ class _Class:
         return [(places, max(least, 2 << (max(column) - 1).bit_length())) for column, places in columns.items()]
 
 
-class NumpyJitted:
+class NumpyJitted(LikeFunction):
     """What `jit(numpy=True)` makes of a function: NumPy arrays in, NumPy arrays out. An argument that the function writes to is
     written to, as NumPy's are."""
 

@@ -13,6 +13,7 @@ from ...ir.errors import UsageError
 from ..frontends.habits import answered
 from ..graph import primitives as P
 from ..graph.nodes import Mark, OpenArgument, TensorNode
+from ..graph.source_lines import at, user_line
 from ..tensor import Tensor, as_tensor
 from ..trees import flatten, tree_map, unflatten
 from .checkpoint import CheckpointRegion
@@ -36,7 +37,7 @@ def _opened(trees: Sequence[Any]) -> Iterator[list[Any]]:
             return both
         if not t.dtype.is_float:
             raise UsageError(
-                f"a gradient with respect to {t.dtype}{list(t.shape)}: only floats have gradients; give what is none as an argument of its own"
+                f"a gradient with respect to {t.dtype}{list(t.shape)}: only floats have gradients; give what is none as an argument of its own{at(user_line())}"
             )
         marks.append(OpenArgument())
         node = P.marked(t.node, marks[-1])
@@ -62,7 +63,9 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     @wraps(f, updated=())
     def differentiated(*args: Any, **keywords: Any) -> Any:
         if any(not -len(args) <= p < len(args) for p in places):
-            raise UsageError(f"the gradient with respect to argument {max(places)}, but there are {len(args)} arguments by position")
+            raise UsageError(
+                f"the gradient with respect to argument {max(places)}, but there are {len(args)} arguments by position{at(user_line())}"
+            )
         given = list(args)
         with _opened([args[p] for p in places]) as opened:
             for p, tree in zip(places, opened):
@@ -181,4 +184,6 @@ def _one_float(value: Any) -> None:
     if not isinstance(value, Tensor):
         raise UsageError(f"the function returned {type(value).__name__}: a gradient is taken of a tensor (use has_aux for other results)")
     if value.node.size != 1 or not value.dtype.is_float:
-        raise UsageError(f"the function returned {value.dtype}{list(value.shape)}: a gradient is taken of one float (a sum or a mean)")
+        raise UsageError(
+            f"the function returned {value.dtype}{list(value.shape)}: a gradient is taken of one float (a sum or a mean){at(user_line())}"
+        )

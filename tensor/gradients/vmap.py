@@ -48,7 +48,7 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
     def mapped(*args: Any, **keywords: Any) -> Any:
         axes: list[int | None] = [in_axes] * len(args) if in_axes is None or isinstance(in_axes, int) else list(in_axes)
         if len(axes) != len(args):
-            raise UsageError(f"vmap: {len(axes)} in_axes for {len(args)} arguments")
+            raise UsageError(f"vmap: {len(axes)} in_axes for {len(args)} arguments{line(user_line())}")
         table: dict[int, TensorNode] = {}
         slots: list[TensorNode] = []
         given = []
@@ -59,7 +59,9 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
                 leaves = [_placeholder(t, at, table, slots, sizes) for t in leaves]
             given.append(unflatten(structure, leaves))
         if len(sizes) != 1:
-            raise UsageError(f"vmap: the arguments' batches have sizes {sorted(sizes)}" if sizes else "vmap: no argument has a batch")
+            raise UsageError(
+                f"vmap: the arguments' batches have sizes {sorted(sizes)}{line(user_line())}" if sizes else "vmap: no argument has a batch"
+            )
         (size,) = sizes
         with collecting() as effects, _called(table) as written:
             outs, shape = flatten(tree_map(as_tensor, f(*given[:-1], **given[-1])))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 import re
 import threading
 from collections.abc import Callable
@@ -628,3 +630,23 @@ def test_an_argument_that_is_updated_is_not_read_from_outside() -> None:
             f(given)
     assert not whole.numpy().any()
     assert f(whole[3:]).tolist() == [0.0, 0.0] and whole.tolist() == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+
+
+def test_compiled_functions_are_copied_and_pickled_as_functions_are() -> None:
+    for f in (tw.jit(of_a_name), tw.jit(numpy=True)(of_a_name)):
+        assert copy.deepcopy({"step": f})["step"] is f and copy.copy(f) is f
+    assert pickle.loads(pickle.dumps(of_a_name_compiled)) is of_a_name_compiled
+
+
+def of_a_name(x: Any) -> Any:
+    return x + 1
+
+
+@tw.jit
+def of_a_name_compiled(x: Any) -> Any:
+    return x + 1
+
+
+def test_a_generator_is_no_result() -> None:
+    with pytest.raises(UsageError, match=r"returns a generator, .*: return a list of them \(at .*test_jit"):
+        tw.jit(lambda x: (row for row in x))(Tensor(np.ones((2, 2), np.float32)))
