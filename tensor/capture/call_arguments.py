@@ -75,18 +75,13 @@ class Arguments:
 
 
 def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arguments:
-    """Read a call's arguments. Lazy tensors are computed now. NumPy arrays, of subclasses too, memoryviews, and what other libraries' objects
-    give as an array (PyTorch's tensors, data frames) become tensors, on their memory where it is row-major. Raises UsageError for masked arrays,
-    for arrays of other things than numbers, and for sets and bytearrays, which may change and would not be looked at again."""
+    """Read a call's arguments. Lazy tensors are computed now. NumPy arrays, of subclasses too, and memoryviews become tensors on
+    their memory. Raises UsageError for masked arrays, and for what may change between calls and would not be looked at again."""
     tensors: list[Tensor] = []
     numbers: list[int | float] = []
     kinds: list[Any] = []
     for x in leaves:
         if is_array(x):
-            x = Tensor(x, device=device or "cpu")
-        elif not isinstance(x, Tensor) and (gpu := gpu_of(x)):
-            x = Tensor.of(lent(x, device or gpu), device or gpu)
-        elif not isinstance(x, Tensor) and of_others(x):
             x = Tensor(x, device=device or "cpu")
         if isinstance(x, Tensor):
             tensors.append(x)
@@ -98,6 +93,16 @@ def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arg
             _refuse(x)
             kinds.append(Static(x))
     return Arguments(CallLayout(structure, tuple(kinds)), tensors, [memory(t) for t in tensors], tuple(numbers))
+
+
+def taken(x: Any, device: str | None) -> Any:
+    """An argument, as a tensor where another library's object is or becomes an array (PyTorch's tensors, data frames): on its memory where that is
+    row-major, or in a GPU's. Raises UsageError for arrays of other things than numbers."""
+    if isinstance(x, Tensor) or _is_array(x):
+        return x
+    if gpu := gpu_of(x):
+        return Tensor.of(lent(x, device or gpu), device or gpu)
+    return Tensor(x, device=device or "cpu") if of_others(x) else x
 
 
 def _refuse(x: Any) -> None:

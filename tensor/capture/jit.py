@@ -17,7 +17,7 @@ from ...log import logger
 from ..graph.captured_numbers import exact_number
 from ..graph.symbolic_sizes import SymbolicSize, concrete
 from ..handle import compute
-from ..leaves import array_class, of_others
+from ..leaves import array_class
 from ..running.buffers import BufferKind
 from ..running.current_capture import thread as _current
 from ..running.observers import NANS
@@ -25,7 +25,7 @@ from ..running.pools import rooms_of
 from ..tensor import Tensor
 from ..trees import flatten, tree_map, unflatten
 from .bindings import bindings_of, copied_into, given_arrays
-from .call_arguments import Arguments, CallLayout, Static, read
+from .call_arguments import Arguments, CallLayout, Static, read, taken
 from .capture import CapturedGraph, capture
 from .compiled_function import CompiledFunction, report
 from .graph_compiler import compiled
@@ -245,14 +245,8 @@ class Jitted(LikeFunction):
     def _uncaptured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The function as it is written, its results computed."""
         out = None if self._takes_out else kwargs.pop("out", None)
-        given = tree_map(
-            lambda x: (
-                Tensor(x, device=self.options.device or "cpu")
-                if isinstance(x, array_class()) or (not isinstance(x, Tensor) and of_others(x))
-                else x
-            ),
-            (args, kwargs),
-        )
+        device = self.options.device
+        given = tree_map(lambda x: Tensor(x, device=device or "cpu") if isinstance(x, array_class()) else taken(x, device), (args, kwargs))
         result = self._function(*given[0], **given[1])
         compute(result)
         return result if out is None else copied_into(self.name, result, given_arrays(self.name, out))
@@ -288,6 +282,7 @@ class Jitted(LikeFunction):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure = flatten((args, kwargs))
+        leaves = [taken(x, self.options.device) for x in leaves]
         paired = [getattr(getattr(x, "dtype", None), "kind", "") == "c" for x in leaves]
         if any(paired):  # (arrays, and NumPy's numbers)
             args, kwargs = unflatten(

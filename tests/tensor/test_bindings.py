@@ -182,6 +182,11 @@ def test_arrays_of_other_libraries_are_read_at_every_call(options: dict[str, Any
     assert len(f.programs) == 1
 
 
+def test_complex_arrays_of_other_libraries() -> None:
+    found = tw.jit(lambda x: x * 2)(Frame(np.array([1j, 2])))
+    assert found.dtype == np.complex128 and found.tolist() == [2j, 4]
+
+
 def test_what_would_stay_as_it_was_is_refused() -> None:
     f = tw.jit(lambda x, of: x * len(of))
     for of, instead in (({1}, "pass a frozenset"), (bytearray(b"a"), "pass a bytes")):
