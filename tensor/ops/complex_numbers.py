@@ -19,7 +19,7 @@ from ..graph.nodes import HostCall, TensorNode
 from ..graph.primitives import cast, host, rounded
 from ..graph.promotion import default_float, dtype_of, to_float
 from ..graph.source_lines import user_line, with_line
-from ..leaves import as_array, from_numpy, leaf, values
+from ..leaves import as_array, from_numpy, leaf, of_others, values
 from ..running import buffers
 from . import creation as C
 from . import elementwise as E
@@ -132,7 +132,7 @@ def complex_memory(data: Any, dtype: Any, device: str) -> TensorNode | None:
     array = as_array(data)
     if kind is None and array.dtype.kind != "c":
         return None
-    if kind is None and not hasattr(data, "dtype"):
+    if kind is None and not (hasattr(data, "dtype") or of_others(data)):
         kind = COMPLEX[default_float()]
     try:
         return memory_of(array, kind, device)
