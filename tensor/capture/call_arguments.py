@@ -98,7 +98,7 @@ def read(leaves: Sequence[Any], structure: Structure, device: str | None) -> Arg
 def taken(x: Any, device: str | None) -> Any:
     """An argument, as a tensor where another library's object is or becomes an array (PyTorch's tensors, data frames): on its memory where that is
     row-major, or in a GPU's. Raises UsageError for arrays of other things than numbers."""
-    if isinstance(x, Tensor) or _is_array(x):
+    if isinstance(x, Tensor) or is_array(x):
         return x
     if gpu := gpu_of(x):
         return Tensor.of(lent(x, device or gpu), device or gpu)
