@@ -140,7 +140,7 @@ class Tensor(TensorHandle):
     reshape, permute, expand = V.reshape, V.permute, V.expand
     transpose, broadcast_to = permute, expand
     swapaxes, moveaxis, squeeze = V.swapaxes, V.moveaxis, V.squeeze
-    flip, unstack, split, diagonal = lifted(M.flip), lifted(M.unstack), lifted(M.split), lifted(M.diagonal)
+    flip, unstack, split, diagonal = V.flip, lifted(M.unstack), lifted(M.split), lifted(M.diagonal)
     pad, roll, tile, repeat = lifted(J.pad), lifted(J.roll), lifted(J.tile), lifted(J.repeat)
     tril, triu = lifted(tril), lifted(triu)
 
@@ -272,15 +272,25 @@ class Tensor(TensorHandle):
 
     @property
     def real(self) -> Tensor:
-        """The real part: itself, where numbers are real."""
-        out: Tensor = _real(self) if self.complex_class else self
+        """The real part, which may be written to: itself, where numbers are real."""
+        out: Tensor = V.real(self) if self.complex_class else self
         return out
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
 
     @property
     def imag(self) -> Tensor:
-        """The imaginary part: zeros, where numbers are real."""
-        out: Tensor = _imag(self)
+        """The imaginary part, which may be written to; zeros, where numbers are real."""
+        out: Tensor = V.imag(self)
         return out
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if not self.complex_class:
+            raise UsageError(f"the imaginary part of {self.dtype} has no place: make it complex first{at(user_line())}")
+        self.imag[...] = value
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -298,7 +308,6 @@ class Tensor(TensorHandle):
         return self
 
 
-_real, _imag = lifted(Z.real), lifted(Z.imag)
 _astype = lifted(E.astype)
 _getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.where)
 _trace, _flatten = lifted(L.trace), lifted(M.flatten)

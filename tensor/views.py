@@ -260,6 +260,20 @@ def permuting(call: Callable[..., Any], moved: Callable[..., Any]) -> Callable[.
     return method
 
 
+def parting(call: Callable[..., Any], key: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose result is a part of its first argument, at `key` of the arguments: a key of its node's; None where it is a value."""
+
+    @wraps(call)
+    def method(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        out = call(x, *args, **kwargs)
+        at = key(x, *args, **kwargs) if hasattr(x, "complex_class") else None
+        if at is not None and out is not x:
+            link(out, x, Sliced(at))
+        return out
+
+    return method
+
+
 def _moved_array(x: Any, moved: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What a function that only moves elements makes of what NumPy computed; None where a graph has to be built, and for what it refuses."""
     known = x.known

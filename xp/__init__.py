@@ -87,7 +87,7 @@ floor_divide, remainder, pow = _lifted(_E.floor_divide), _lifted(_E.remainder), 
 negative, positive, abs, sign, square = _all(_E.negative, _E.positive, _E.absolute, _E.sign, _E.square)
 reciprocal, maximum, minimum, clip = _all(_E.reciprocal, _E.maximum, _E.minimum, _E.clip)
 floor, ceil, trunc, round = _all(_E.floor, _E.ceil, _E.trunc, _E.round)
-real, conj, imag = _all(_Z.real, _Z.conj, _Z.imag)
+real, conj, imag = _V.real, _lifted(_Z.conj), _V.imag
 signbit, copysign, hypot, nextafter = _all(_E.signbit, _E.copysign, _E.hypot, _S.nextafter)
 exp, expm1, log, log1p, log2, log10 = _all(_E.exp, _E.expm1, _E.log, _E.log1p, _E.log2, _E.log10)
 sqrt, logaddexp = _lifted(_E.sqrt), _lifted(_E.logaddexp)
@@ -104,7 +104,7 @@ isnan, isinf, isfinite, isclose = _all(_E.isnan, _E.isinf, _E.isfinite, _E.isclo
 tril, triu, meshgrid, broadcast_arrays = _all(_N.tril, _N.triu, _N.meshgrid, _N.broadcast_arrays)
 reshape, squeeze, expand_dims = _V.reshape_to, _V.squeeze, _V.expand_dims
 permute_dims, matrix_transpose, moveaxis = _V.permute_dims, _V.matrix_transpose, _V.moveaxis
-broadcast_to, flip, unstack = _all(_M.broadcast_to, _M.flip, _M.unstack)
+broadcast_to, flip, unstack = _lifted(_M.broadcast_to), _V.flip, _lifted(_M.unstack)
 concat, stack, roll, tile, repeat, pad, diag = _all(_J.concat, _J.stack, _J.roll, _J.tile, _J.repeat, _J.pad, _J.diag)
 
 # reductions

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ComplexTensor(Tensor):
-    """What `Tensor` is of complex data. Slices write through; other views are values. Gradients are those of the parts: of a real loss L
+    """What `Tensor` is of complex data. Slices, parts and moved dimensions write through. Gradients are those of the parts: of a real loss L
     with respect to x + iy, dL/dx + i dL/dy."""
 
     __slots__ = ()

@@ -7,8 +7,9 @@ from typing import Any
 
 from ..graph.symbolic_sizes import SymbolicSize, size
 from ..lift import lifted
+from ..ops import complex_numbers as Z
 from ..ops import movement as M
-from ..views import permuting, reshaping
+from ..views import parting, permuting, reshaping
 
 
 def flat(given: tuple[int | Sequence[int], ...]) -> tuple[int, ...]:
@@ -73,6 +74,12 @@ def _expanded(array: Any, /, axis: Any) -> Any:
     return array[(*(slice(None),) * (axis % rank), None)]
 
 
+def _backwards(x: Any, axis: int | Sequence[int] | None = None) -> tuple[slice, ...]:
+    rank = x.ndim
+    chosen = range(rank) if axis is None else [d % rank for d in ((axis,) if isinstance(axis, int) else axis)]
+    return tuple(slice(None, None, -1 if d in chosen else None) for d in range(rank))
+
+
 reshape, ravel = reshaping(lifted(_reshape, M.reshape_to), _reshaped), reshaping(lifted(_ravel, M.flatten), rows=True)
 reshape_to, squeeze = reshaping(lifted(M.reshape_to), _reshaped), reshaping(lifted(M.squeeze), _squeezed)
 expand_dims = reshaping(lifted(M.expand_dims), _expanded)
@@ -81,9 +88,12 @@ swapaxes, moveaxis = permuting(lifted(M.swapaxes), lambda a, i, j: a.swapaxes(i,
 transposed, two_transposed = permuting(lifted(M.transposed), _swapped), permuting(lifted(M.two_transposed), _two_swapped)
 matrix_transpose = permuting(lifted(M.matrix_transpose), _swapped)
 expand = lifted(_expand, M.broadcast_to)
+flip = parting(lifted(M.flip), _backwards)
+real = parting(lifted(Z.real), lambda x: (..., 0) if x.complex_class else None)
+imag = parting(lifted(Z.imag), lambda x: (..., 1) if x.complex_class else None)
 
 VIEWS: dict[Callable[..., Any], Callable[..., Any]] = {
     M.reshape_to: reshape_to, M.squeeze: squeeze, M.expand_dims: expand_dims, M.permute_dims: permute_dims, M.swapaxes: swapaxes,
-    M.moveaxis: moveaxis, M.matrix_transpose: matrix_transpose,
+    M.moveaxis: moveaxis, M.matrix_transpose: matrix_transpose, M.flip: flip, Z.real: real, Z.imag: imag,
 }  # fmt: skip
 """By function of nodes."""

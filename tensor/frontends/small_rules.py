@@ -596,7 +596,7 @@ COMPLEX_RULES: dict[Rule, Rule] = {
     **{RULES[getattr(E, name)]: _whole(getattr(np, name)) for name in (
         "add", "subtract", "multiply", "divide", "negative", "absolute", "square", "exp", "log", "sqrt", "equal", "not_equal", "isfinite", "isnan",
     )},
-    RULES[Z.real]: lambda x: np.array(x.real), RULES[Z.imag]: lambda x: np.array(x.imag), RULES[Z.conj]: np.conjugate,
+    RULES[Z.real]: lambda x: x.real, RULES[Z.imag]: lambda x: x.imag, RULES[Z.conj]: np.conjugate,
     RULES[L.matmul]: _whole(_complex_product), RULES[R.sum]: lambda x, axis=None, keepdims=False: x.sum(axis=_axes(axis), keepdims=keepdims),
     RULES[R.mean]: lambda x, axis=None, keepdims=False: x.mean(axis=_axes(axis), keepdims=keepdims) if x.size else None,
     **{RULES[f]: RULES[f] for f in (

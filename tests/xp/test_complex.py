@@ -238,3 +238,43 @@ def test_operators_of_what_numpy_computed(name: str) -> None:
         assert x.known is not None and y.known is not None
         np.testing.assert_allclose(call(x, y).numpy(), call(a, b), rtol=1e-12)
         np.testing.assert_allclose(call(x, xp.asarray(b.real) + 0).numpy(), call(a, b.real), rtol=1e-12)
+
+
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "real": lambda z: z.real, "imag": lambda z: z.imag, "of a part": lambda z: z[1:].imag, "of a transpose": lambda z: z.T.real,
+    "a part of it": lambda z: z.imag[:, 1], "flipped": np.flip, "of what is flipped": lambda z: np.flip(z, 0).real,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["data", "computed", "constant", "captured"])
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_written_to_a_part_is_written_to_the_whole(name: str, way: str) -> None:
+    def changed(z: Any) -> Any:
+        part = PARTS[name](z)
+        before = part * 2.0
+        part[0] = 9.0
+        part += 1.0
+        z[1, 1] = 3.0 - 2.0j
+        return before, part, z * 1.0
+
+    a = np.zeros((3, 3), complex) if way == "constant" else np.arange(9.0).reshape(3, 3) * (1 - 2j)
+    made: dict[str, Callable[[], Any]] = {
+        "data": lambda: Tensor(a.copy()), "computed": lambda: Tensor(a) + 0, "constant": lambda: xp.zeros((3, 3), dtype="complex128"),
+        "captured": lambda: Tensor(a) * 1.0,
+    }  # fmt: skip
+    call = tw.jit(lambda z: changed(z * 1.0)) if way == "captured" else changed
+    for found, wanted in zip(call(made[way]()), changed(a.copy()), strict=True):
+        np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+def test_parts_are_assigned_and_their_arrays_are_the_tensors() -> None:
+    a = np.arange(4) * (1 + 1j)
+    z = Tensor(a.copy())
+    for x in (a, z):
+        x.real, x.imag = 2.0, x.real * 3.0
+        x.imag -= 1.0
+    np.testing.assert_array_equal(z.numpy(), a)
+    np.asarray(z.imag)[1] = 40.0
+    assert z.tolist()[1] == 2 + 40j
+    with pytest.raises(tw.UsageError, match="no place"):
+        Tensor([1.0]).imag = 1.0
