@@ -15,6 +15,7 @@ import numpy as np
 from ...ir.dtypes import DType
 from ...ir.errors import TilewrightError
 from ..elements import own_array
+from ..given_arrays import lineage
 from ..graph.nodes import constant_of
 from ..graph.nodes import leaf as bare_leaf
 from ..graph.promotion import default_of, dtype_of
@@ -47,6 +48,8 @@ def _array(tensor: Any, most: int) -> Array | None:
     node = tensor.node
     data = node.data
     if data is None:
+        if node.op == "view" and tensor.links is not None:
+            return _part(tensor, most)
         value = constant_of(node)  # (what is made of constants stays a graph, which kernels know more of)
         return (
             np.full(node.shape, value, node.dtype.np) if value is not None and node.size <= SMALL_ARRAY and not node.dtype.narrow else None
@@ -57,15 +60,34 @@ def _array(tensor: Any, most: int) -> Array | None:
     return array if array is not None and array.size <= most and array.dtype.char in PLAIN else None
 
 
+def _part(view: Any, most: int) -> Array | None:
+    """NumPy's view of the memory that a view's node reads, as it is after a write to what it is a view of."""
+    places, root = lineage(view)
+    node, data = view.node, None if root.known is not None or root.deferred is not None else root.node.data
+    if data is None or node.src[0] is not root.node or node.tracked or view.device != "cpu" or node.size > most or node.dtype.narrow:
+        return None
+    array = data.array
+    for p in reversed(places):
+        array = p.array(array)
+    return array if array.dtype.char in PLAIN else None
+
+
 def _complex_array(x: Any) -> Array:
     """The array of a complex tensor that has values. Raises TypeError for others."""
     if x.known is not None:
         return as_complex(x.known)
     node = x.node
     data = None if node.tracked or x.device != "cpu" else node.data
-    if data is None or node.size > 2 * SMALL_ARRAY:
+    array = (
+        _part(x, 2 * SMALL_ARRAY)
+        if node.op == "view" and node.data is None and x.links is not None
+        else None
+        if data is None
+        else data.array
+    )
+    if array is None or node.size > 2 * SMALL_ARRAY:
         raise TypeError
-    return as_complex(data.array)
+    return as_complex(array)
 
 
 def _known(x: Any) -> Any:

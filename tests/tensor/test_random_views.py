@@ -50,7 +50,7 @@ def test_views_and_values_are_numpys(seed: int) -> None:
         elif what == 8:
             live += [(np.array(a * 3 - 1), t * 3 - 1), (np.array(a), t.astype("float64"))]
         elif what == 9 and wide:
-            live += [(np.array(np.flip(a)), xp.flip(t)), (np.array(a.sum(0)), xp.sum(t, axis=0))]
+            live += [(np.flip(a), xp.flip(t)), (np.array(a.sum(0)), xp.sum(t, axis=0))]
         elif what == 10:
             given.append((t.numpy(), t.numpy().copy()))
         elif what == 11 and wide:
