@@ -121,7 +121,9 @@ class _BatchedLoop:
                 self.apart |= tested
             self.carries = flags[: loop.carries]
             self.nodes = [table.get(id(n), n) for n in loop.order]
-            self.made = self._loop(table, inside, flags)
+            made = self._loop(table, inside, flags)
+            lost = [n for n in self.nodes if id(n) not in made.place]  # (what became simpler goes past them, but they may be stacked)
+            self.made = replace(made, outs=(*made.outs, *lost)) if lost else made
 
     def _rebuilt(self, flags: Sequence[bool]) -> tuple[dict[int, TensorNode], set[int]]:
         table = {

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorNode]]:
     """Copies of `outs` and all behind them, in which leaves are slots; and the leaves, by the numbers of their slots. Leaves
     on one memory are one slot, and those behind what has no elements are none. Marks of casts, which say something of gradients
-    only and may know other nodes, stay behind."""
+    only and may know other nodes, stay behind; outputs of loops that differed by marks alone are one."""
     copies: dict[int, TensorNode] = {}
+    of_loops: dict[tuple[Any, ...], TensorNode] = {}
     leaves: dict[int, TensorNode] = {}
     found: list[TensorNode] = []
     for n in walk(outs):
@@ -48,7 +49,8 @@ def detached(outs: Sequence[TensorNode]) -> tuple[list[TensorNode], list[TensorN
         elif 0 in n.shape:
             copies[id(n)] = _without_elements(n)
         else:
-            copies[id(n)] = _copy(n, n.op, tuple(copies[id(s)] for s in n.src), _without_marks(n))
+            new = _copy(n, n.op, tuple(copies[id(s)] for s in n.src), _without_marks(n))
+            copies[id(n)] = of_loops.setdefault((new.arg, *map(id, new.src)), new) if n.op == "loop" else new
     return [copies[id(o)] for o in outs], found
 
 

@@ -495,3 +495,22 @@ def test_complex_arrays_and_numbers_are_what_they_are_everywhere() -> None:
     assert tw.jit(lambda s, x: s * x)(z[1], np.ones(2, np.float32)).tolist() == [z[1], z[1]]
     for f in (lambda z: z, lambda z: Tensor(z), lambda z: z.copy()):
         assert tw.grad(lambda z: (f(z) * z.conj()).real.sum())(z).tolist() == (2 * z).tolist()  # noqa: B023
+
+
+def test_loops_that_differ_by_marks_alone_are_one() -> None:
+    """Two calls of a function with a checkpoint in a loop's body were two loops until marks went, and then one that wrote one of both results."""
+    step = tw.checkpoint(lambda c, e: (c * 0.5 + e, c * e))
+    loss = lambda body: lambda x: (tw.scan(body, x[0], x)[1] + 3 * tw.scan(body, x[0], x)[1]).sum()  # noqa: E731
+    x = Tensor(np.arange(6.0).reshape(3, 2) - 2)
+    wanted = tw.grad(loss(lambda c, e: (c * 0.5 + e, c * e)))(x).numpy()
+    np.testing.assert_allclose(tw.grad(loss(step))(x).numpy(), wanted, rtol=1e-12)
+
+
+def test_batches_of_loops_stack_what_became_simpler() -> None:
+    def nested(x: Tensor) -> Any:
+        return tw.scan(lambda c, e: (tw.scan(lambda d, f: (d * f + 0.1, d), c, x[:, 0])[0], c + e), x[0] * 1.0, x)[1]
+
+    tangents = lambda x, v: tw.jvp(nested, (x,), (v,))[1]  # noqa: E731
+    x, v = (Tensor(np.random.default_rng(n).standard_normal((2, 3, 2))) for n in range(2))
+    found = tw.vmap(tangents)(x, v).numpy()
+    np.testing.assert_allclose(found, [tangents(x[i], v[i]).numpy() for i in range(2)], rtol=1e-12)
