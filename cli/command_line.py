@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .commands import build_parser
-from .terminal.sanitised import Shown, brief, outside, wrapped
+from .terminal.sanitised import Shown, brief, hide, outside, wrapped
 
 if TYPE_CHECKING:
     from ..ir.errors import TilewrightError
@@ -130,8 +130,6 @@ def _ran(args: Namespace) -> int:
 
 def _hide() -> None:
     """A password in the arguments is shown to nobody, as far as the system lets us."""
-    from .terminal.sanitised import hide
-
     if not hide():
         print("warning: others can see a password among a command's arguments: put it into ~/.pgpass or PGPASSWORD", file=sys.stderr)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ir.dtypes import dtype as dtype_of
-from ..ir.errors import BuildError, DeviceError, UsageError
+from ..ir.errors import BuildError, DeviceError, UsageError, VerifyError
 from .c_library import MARK
 from .python_caller import Library
 
@@ -77,8 +77,6 @@ def load_exported(folder: str | os.PathLike[str], threads: int = 1, target: str 
 def check(folder: str | os.PathLike[str], threads: int = 1) -> str:
     """Build a library anew, and run its recorded call: what the test said. Raises VerifyError where results differ: in any bit, or by more
     than rounding where the library is for another processor than the one that recorded the call."""
-    from ..ir.errors import VerifyError
-
     name = facts(folder)["name"]
     build(folder, "clean")
     build(folder, "all")

@@ -19,7 +19,9 @@ from ..ir.errors import UsageError
 from ..ir.index import bounds, upper
 from ..ir.kernel import Kernel, kernel_text
 from ..ir.node import Node
+from ..measure.inputs import generate
 from ..opts import Opt, parse, short
+from ..plan import best
 from ..targets.table import entry
 from ..tensor import Tensor
 from ..tensor.capture.call_arguments import is_array, read
@@ -287,9 +289,6 @@ def of_kernel(
     target: str | None = None, **options: Any,
 ) -> ExportedProgram:  # fmt: skip
     """A named kernel or one of a file, with the schedule that `best` gives it. `constants`: inputs that become weights."""
-    from ..measure.inputs import generate
-    from ..plan import best
-
     made = best(name, dict(shape) if shape else None, dtype, device="cpu", **options)
     kernel = made.kernel
     if kernel.symbols:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..cache import bundles
+from ..cache import Row, bundles
 from ..cache.keys import Key
 from ..cache.layers import Layers
 from ..cache.objective_types import TIME
@@ -21,8 +21,12 @@ from ..cache.store import Cache
 from ..cache.writer import BUSY_S
 from ..files.strict import Misread, at, read, table
 from ..ir.errors import CacheError, FleetError, KernelError, OptError, UsageError
+from ..ir.fixed_sums import fixed
+from ..ir.normal_form import loose, normalise
 from ..log import logger
-from ..opts.opt import Opt, parse
+from ..opts.opt import Opt, parse, short
+from ..plan.identity import canonical_of
+from ..search.budget import Budget
 from ..search.result import Result
 
 if TYPE_CHECKING:
@@ -85,9 +89,6 @@ def payload(entry: Entry, slot: FleetSlot, terms: EntryTerms, cache: Cache, unwr
 
 def key_of(entry: Entry, slot: FleetSlot) -> Key:
     """The strict key of an entry on a slot's device."""
-    from ..ir.normal_form import normalise
-    from ..plan.identity import canonical_of
-
     assert entry.made is not None and slot.device is not None
     device = slot.device
     return Key(
@@ -98,8 +99,6 @@ def key_of(entry: Entry, slot: FleetSlot) -> Key:
 def related(kernel: Kernel, shape: Mapping[str, int], key: Key, cache: Cache) -> list[Row]:
     """What a search of `key` may begin from: all that was measured for it, the newest first, and the winners of its neighbours. Nothing,
     where the cache cannot be read now: that costs a search some time, and no more."""
-    from ..ir.normal_form import loose, normalise
-
     names = loose(normalise(kernel))
     try:
         own = cache.rows(kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy)
@@ -173,8 +172,6 @@ class StreamedCache(Cache):
 
     def record(self, rows: Row | Iterable[Row], *, patience_s: float = BUSY_S) -> int:
         """Send them; how many."""
-        from ..cache import Row
-
         each = [rows] if isinstance(rows, Row) else list(rows)
         if each:
             self._site.send({"rows": bundle(each)})
@@ -202,8 +199,6 @@ class Reports:
 
     def best(self, best: Result) -> None:
         """There is a new best."""
-        from ..opts.opt import short
-
         said = {"t_min": best.t_min, "gflops": best.gflops, "gbytes_s": best.gbytes_s, "roofline_pct": best.roofline_pct}
         self._site.send({"best": {**said, "opts": short(best.opts)}})
 
@@ -243,9 +238,6 @@ def _related(job: Mapping[str, Any]) -> list[Row]:
 def _kernel(job: Mapping[str, Any], folder: Path) -> str:
     """The kernel's name here. Raises KernelError where it is not the client's kernel."""
     from .. import named_kernels
-    from ..ir.fixed_sums import fixed
-    from ..ir.normal_form import normalise
-    from ..plan.identity import canonical_of
 
     name, file = str(job["kernel"]), job["file"]
     if file is not None:
@@ -268,7 +260,6 @@ def _kernel(job: Mapping[str, Any], folder: Path) -> str:
 def _tune(job: Mapping[str, Any], name: str, cache: Cache, site: Worksite) -> Result:
     from ..devices import get
     from ..search.api import tune
-    from ..search.budget import Budget
 
     device = get(site.device)
     if device.limits() is None:

@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .. import devices
 from ..ir.errors import DeviceError, MeasureError
 from ..log import logger
-from .checking.compare import FirstOutputs
+from .checking.compare import Checker, DeviceChecker, DeviceFirstOutputs, FirstOutputs
+from .checking.exact_sums import drift, is_exact
+from .checking.verify import expectations, special_expectations
 from .inputs import generate, generate_special, shape
 from .measurement_policy import AS_PROGRAMS, MeasurementPolicy
+from .operands import DeviceOperands, Operands
 from .processes.process import Slots
 
 if TYPE_CHECKING:
@@ -106,8 +110,6 @@ class Bench:
         take long although the device answers: the compiler, and a heavy reference."""
         memory = self.device.memory()
         if memory is not None:
-            from .operands import DeviceOperands
-
             self.on_device = DeviceOperands(self.host, memory)
         self.operands.touch()
         computing()
@@ -117,8 +119,6 @@ class Bench:
             self._compare_there(memory)
 
     def _compare_there(self, memory: Memory) -> None:
-        from .checking.compare import DeviceChecker
-
         try:
             if self.reference is not None:
                 self.judge = DeviceChecker(self.reference.compute(self.device, self._device, memory))
@@ -171,8 +171,6 @@ class Bench:
 
     def _first_outputs(self) -> FirstOutputs | DeviceFirstOutputs:
         if self.judge is not None:
-            from .checking.compare import DeviceFirstOutputs
-
             try:
                 return DeviceFirstOutputs(self._device, self._device.memory)
             except MeasureError as e:
@@ -208,9 +206,7 @@ class Bench:
 
 def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Bench:
     """What candidates are measured on. `timed`: they will be, so operands are there as often as it takes to pass the caches."""
-    from .checking.compare import Checker
     from .checking.compiled_references import plan
-    from .operands import Operands
 
     began, once = time.process_time(), [0.0]
     kernel, vars, judged = setup.kernel, setup.vars, setup.judged
@@ -241,8 +237,6 @@ def prepare(setup: RunnerSetup, device: Device, data: Data, timed: bool) -> Benc
 
 def _roundings(judged: Kernel, vars: Mapping[str, int], whole: bool) -> tuple[bool, float]:
     """Whether none can happen, and how much further than at random they may add up."""
-    from .checking.exact_sums import drift, is_exact
-
     exact = whole and is_exact(judged, vars)
     return exact, drift(judged, vars) if whole and not exact else 1.0
 
@@ -253,7 +247,6 @@ def _expects(
     """The references on the host: by compiled code where that is quicker than NumPy, and right. `once` is told what compiling took, which the
     inputs that are prepared next need not wait for again."""
     from .checking.compiled_references import compiled_expectations
-    from .checking.verify import expectations, special_expectations
 
     if data.special:
         return special_expectations(judged, values, vars, data.seed)
@@ -266,8 +259,6 @@ def _checking(device: Device) -> Device | None:
     """The device that compares results, in the host's memory."""
     if device.isolation == "fork":
         return device
-    from .. import devices
-
     try:
         cpu = devices.get("cpu")
         cpu.check()

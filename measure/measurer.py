@@ -14,6 +14,8 @@ from .. import devices
 from ..ir.errors import DeviceError, MeasureError
 from ..ir.units import duration
 from ..log import logger
+from ..opts.opt import Opt, short
+from ..opts.registry import OPTIONS
 from ..targets import usable_cores
 from ..targets.free_memory import free_memory
 from .bench import Data, RunnerSetup
@@ -388,8 +390,6 @@ class Measurer:
                     if heard is not None:
                         heard(len(out) - 1, out[-1])
         if log.listens():  # now, when nothing is being timed
-            from ..opts.opt import short
-
             for m in out:
                 time = f", {m.n} calls, the shortest {duration(m.t_min)}" if m.t_min else ""
                 log.debug("%s on %s inputs: %s%s%s", short(m.opts), data.kind, m.outcome, time, f" ({m.detail})" if m.detail else "")
@@ -461,17 +461,11 @@ def _candidate(b: Built) -> Candidate:
 
 def _flushes(b: Built) -> bool:
     """Whether it uses a matrix instruction that takes subnormal numbers for zero, as docs/options.md says of bfloat16's."""
-    from ..opts.opt import Opt
-    from ..opts.registry import OPTIONS
-
     return any(OPTIONS[o.op].flushes(o) for o in b.opts if isinstance(o, Opt) and o.op in OPTIONS)
 
 
 def _regroups(b: Built) -> bool:
     """Whether factors of a product meet in another order: infinities, NaN and the largest numbers may come out otherwise."""
-    from ..opts.opt import Opt
-    from ..opts.registry import OPTIONS
-
     return any(OPTIONS[o.op].regroups(o) for o in b.opts if isinstance(o, Opt) and o.op in OPTIONS)
 
 

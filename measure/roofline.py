@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..devices.limits import CACHED, DOUBT, MEMORY, PEAKS
+from ..ir import index as ix
+from ..ir.dtypes import dtype
 from ..ir.kernel import Kernel
-from ..ir.node import Node
+from ..ir.node import Node, as_node
+from ..opts.analysis.dot_instructions import at_once
 from ..opts.nests import Nest, flat, plain
 from ..opts.options.tc import product_axes
 from ..opts.tensor_cores import products, sides, takes
@@ -120,11 +123,6 @@ def _compute(kernel: Kernel, c: Cost, here: tuple[Limits, int], vars: Mapping[st
     """The least seconds of the arithmetic. Each operation counts at the FMA peak of its type; sums of products at
     that of the matrix instruction, or of the tensor cores, which fit them. Types of one unit add up; floating point and integers, which may
     run side by side, do not. Vectors hold as many more integers as these are narrower."""
-    from ..ir import index as ix
-    from ..ir.dtypes import dtype
-    from ..ir.node import as_node
-    from ..opts.analysis.dot_instructions import at_once
-
     limits, threads = here
     left = dict(c.types)
     seconds = {True: 0.0, False: 0.0}

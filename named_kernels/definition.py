@@ -10,6 +10,7 @@ from ..ir.buffer import Extent
 from ..ir.dtypes import DType, DTypeLike
 from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import KernelError
+from ..ir.index import bounds
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 
@@ -109,7 +110,5 @@ def sum_type(dtype: DType) -> DType:
 
 def ids_range(extent: Extent) -> tuple[int, int]:
     """The range of indices into a dimension: valid for every value of a symbolic extent."""
-    from ..ir.index import bounds
-
     least = extent if isinstance(extent, int) else bounds(extent)[0]
     return 0, max(0, least - 1)

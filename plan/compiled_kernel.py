@@ -16,6 +16,7 @@ from ..ir.checks.operand_ranges import check_operands, highest, operand_ranges
 from ..ir.errors import UsageError
 from ..ir.kernel import Kernel
 from ..ir.node import Node, walk
+from ..opts import ShownSchedule, short
 from .array_arguments import Binder, address, viewed
 from .resolve import Origin, Plan
 
@@ -284,15 +285,11 @@ class CompiledKernel:
     @property
     def opts(self) -> ShownSchedule:
         """The schedule, in the names of the kernel's normal form."""
-        from ..opts import ShownSchedule
-
         return ShownSchedule(self.plan.opts)
 
     @property
     def schedule(self) -> str:
         """The schedule as people read it: `Ud0:13 Ud1:32 Pd0`."""
-        from ..opts import short
-
         return short(self.opts)
 
     @property
@@ -318,16 +315,12 @@ class CompiledKernel:
         return self._executable.threads
 
     def __repr__(self) -> str:
-        from ..opts import short
-
         said = self.origin if self.standing in (None, "verified") else f"{self.origin}, {self.standing}"
         parts = "".join(f"; {', '.join(f'{n}={lo}..{hi}' for n, (lo, hi) in p.ranges.items())}: {short(p.opts)}" for p in self.parts)
         return f"<CompiledKernel {self._binder.usage()}: {short(self.opts)} ({said}){parts}>"
 
     def _repr_html_(self) -> str:
         """What it computes, where its schedule comes from, and its source, in a notebook."""
-        from ..opts import short
-
         buffers = {"inputs": self.kernel.inputs, "outputs": self.kernel.outputs}
         listed = {k: ", ".join(f"{b.name}: {b.dtype}{[*b.shape]}" for b in v) for k, v in buffers.items()}
         standing = "" if self.standing is None else f", {self.standing}"

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..cache.keys import DEFAULT_POLICY, Numerics, with_numerics
+from ..cache.keys import DEFAULT_POLICY, Numerics, allowed, with_numerics
+from ..cache.keys import policy as policy_of
 from ..cache.objective_types import TIME
 from ..cache.objective_types import objective as named_objective
 from ..devices.cpu.executable import ChosenExecutable, CpuExecutable
@@ -21,6 +22,7 @@ from ..ir.node import Node, const
 from ..ir.normal_form import normalise
 from ..ir.rewriter import resized, without_aliases
 from ..log import logger
+from ..opts import parse
 from . import identity, usage
 from .artefacts import Artefacts, build, render
 from .compiled_kernel import CompiledKernel, Copying, SizePart
@@ -108,10 +110,7 @@ def best(
     that this machine cannot load, having no memory for its workspace for one, is left out with a warning, unless `exact_only`."""
     argument_checks.check_all("best", locals(), start=get_args(Choice), numerics=get_args(Numerics))
     from ..cache import Cache, open
-    from ..cache.keys import allowed
-    from ..cache.keys import policy as policy_of
     from ..devices import get
-    from ..opts import parse
 
     allow = with_numerics(allow, numerics)
     policy = policy_of(allowed(allow))

@@ -20,6 +20,7 @@ from ..ir.errors import CacheError, VerifyError
 from ..ir.normal_form import normalise
 from ..ir.rewriter import without_aliases
 from ..log import logger
+from ..opts import SYNTAX, short
 from .identity import canonical_of
 
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ def passed(use: FirstUse) -> bool:
         else:
             use.store.put_start(place, PASSED)
         return True
-    from ..opts import short
-
     said = f"the {use.plan.origin} schedule {short(use.plan.opts) or '(none)'} of {use.kernel.name} computes wrong results here: {found}"
     _record(use, found)
     if not use.plan.opts and use.plan.origin == "start":
@@ -98,8 +97,6 @@ def _store_key(use: FirstUse) -> str:
 
 def _record(use: FirstUse, detail: str) -> None:
     """Say in the cache that the schedule is wrong."""
-    from ..opts import SYNTAX
-
     key, known = use.plan.key, normalise(without_aliases(use.kernel))
     display = [o.json for o in use.plan.opts]
     row = Row(

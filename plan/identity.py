@@ -14,6 +14,7 @@ from ..files.strict import canon
 from ..ir.fixed_sums import fixed
 from ..ir.kernel import Kernel
 from ..ir.normal_form import Canonical, canonical
+from ..opts import SYNTAX, parse
 
 if TYPE_CHECKING:
     from ..cache.rows import Row
@@ -46,8 +47,6 @@ def with_numerics(kernel: Kernel, policy: str) -> Kernel:
 
 def opts_text(kernel: Kernel, opts: Iterable[Opt]) -> str:
     """Options in canonical names as canonical JSON, the form a row keeps. Raises OptError for names that the normal form lacks."""
-    from ..opts import SYNTAX
-
     return canon(canonical(kernel).to_canonical([o.json for o in opts], SYNTAX))
 
 
@@ -58,8 +57,6 @@ def opts_of(row: Row, names: Canonical) -> Opts:
 
 def opts_from(text: str, names: Canonical) -> Opts:
     """The same of what `opts_text` wrote."""
-    from ..opts import SYNTAX, parse
-
     return parse(names.from_canonical(json.loads(text), SYNTAX))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..devices import AnyCall, BoundCall, BoundLoop, Places
 from ..devices.bound_calls import QueuedCalls, check_address, place
+from ..devices.cpu.executable import CpuExecutable
 from ..ir.errors import UsageError
 
 
@@ -30,7 +31,6 @@ class Replay:
     misaligned addresses, and for calls of several devices."""
 
     def __init__(self, calls: Sequence[AnyCall], slots: Sequence[Places] = (), symbols: Sequence[str] = ()) -> None:
-        from ..devices.cpu.executable import CpuExecutable
         from ..devices.cpu.native_calls import NativeCalls
 
         every = list(_kernels(calls))

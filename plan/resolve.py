@@ -17,8 +17,9 @@ from ..cache.ranking import Standing, scratch_of, undominated, value_of
 from ..cache.version import start_version, tool_version
 from ..ir.errors import CacheMiss, OptError
 from ..ir.kernel import Kernel
-from ..ir.normal_form import normalise
+from ..ir.normal_form import loose, normalise
 from ..log import logger
+from ..opts import dumps, parse, short
 from .artefacts import render
 from .identity import canonical_of, key_of, opts_of, source_key, with_numerics
 from .size_trees import measured_rows, schedule_for, tree_of_sizes
@@ -137,8 +138,6 @@ def resolve(
         found = None if own_only else _by_tree(start_of, cache) or _nearest(start_of, cache, shape) or _sibling(start_of, cache)
     found = found or start_of.plan()
     if found.origin != "exact" and log.listens():  # what the cache answers is the hot path
-        from ..opts import short
-
         log.debug(
             "%s on %s, %d threads: no exact answer; %s schedule %s", kernel.name, device.name, threads, found.origin, short(found.opts)
         )
@@ -266,7 +265,6 @@ def _by_tree(start: _StartSchedule, cache: Cache) -> Plan | None:
 def _nearest(start: _StartSchedule, cache: Cache, shape: Mapping[str, int] | None) -> Plan | None:
     """The closest neighbour whose options apply here and that the model ranks at or above the start schedule."""
     from ..ir.cost import cost
-    from ..ir.normal_form import loose
 
     if cache.is_empty():
         return None
@@ -345,8 +343,6 @@ class _StartSchedule:
 
     def plan(self) -> Plan:
         """The first start schedule that the policy allows; in the end no options at all, which always are."""
-        from ..opts import dumps
-
         opts = self._stored()
         if opts is None:
             opts = self._chosen()
@@ -360,8 +356,6 @@ class _StartSchedule:
 
     def _stored(self) -> tuple[Opt, ...] | None:
         """What the store has: a ranked start schedule even for who asks for a quick one, and never the reverse."""
-        from ..opts import parse
-
         for choice in ("ranked", "quick") if self.choice == "quick" else ("ranked",):
             kept = self.store.start(self._place(choice)) if self.store is not None else None
             if kept is not None and parse(kept) not in self.excluded:

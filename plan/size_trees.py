@@ -18,7 +18,7 @@ from ..ir.errors import CacheError, OptError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
 from ..ir.normal_form import Canonical, loose, normalise
-from ..opts import fits, short
+from ..opts import SYNTAX, apply_cached, fits, parse, short
 from .identity import canonical_of, opts_of, opts_text
 
 if TYPE_CHECKING:
@@ -123,7 +123,6 @@ def as_here(
 def schedule_for(kernel: Kernel, tree: SizeTree, row: Row, sizes: Mapping[str, int], device: Device, threads: int) -> tuple[Opt, ...]:
     """The schedule that a tree has for a kernel of these sizes (in normal form), as far as it is legal there."""
     from ..heuristics import estimate, starts
-    from ..opts import apply_cached
 
     def seconds(opts: tuple[Opt, ...]) -> float:
         return estimate(apply_cached(kernel, opts, device.target), threads, device.limits())
@@ -180,8 +179,6 @@ def measured_rows(kernel: Kernel, key: Key, opts: Sequence[Opt], cache: Cache) -
 
 def _renamed(opts: Sequence[Opt], row: Row, names: Canonical) -> Iterator[Opt]:
     """A row's options in the names of another kernel, without those on what it lacks."""
-    from ..opts import SYNTAX, parse
-
     said = row.facts[FACT].get("names")
     if not isinstance(said, dict):
         return

@@ -37,8 +37,6 @@ class SpeedChecks:
 
         A wrong kernel fails on any machine. Speed is not judged, and the test is skipped, where the time was recorded on
         another machine, and where other programs use this one. Raises CacheMiss where nothing was recorded."""
-        from ..ir.errors import VerifyError
-
         __tracebackhide__ = True
         if not 0 < least <= 1:
             raise ValueError(f"least is a share of the recorded speed, above 0 and at most 1, not {least}")

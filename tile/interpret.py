@@ -13,6 +13,7 @@ from ..ir.body import COMBINES
 from ..ir.buffer import Buffer, load_parts
 from ..ir.checks.operand_ranges import OperandRange
 from ..ir.errors import KernelError, VerifyError
+from ..ir.evaluation import evaluate
 from ..ir.evaluation.algebra import UFUNC, Algebra
 from ..ir.evaluation.stores import unrounded
 from ..ir.kernel import Kernel
@@ -170,8 +171,6 @@ def run(trace: Trace, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 def check(trace: Trace, made: Kernel, reference: Callable[..., Any] | None, seed: int) -> None:
     """See `TileKernel.check`: a trace as it is written against the kernel made of it, and what a user says that it computes."""
-    from ..ir.evaluation import evaluate
-
     inputs = {b.name: _random(np.random.default_rng((seed, k)), b) for k, b in enumerate(made.inputs)}
     written = run(trace, inputs)
     wanted: dict[str, Mapping[str, Any]] = {"the kernel's reference": evaluate(made, inputs)}

@@ -30,6 +30,7 @@ from ..ir.dtypes import (
 )
 from ..ir.dtypes import bool_ as bool
 from ..tensor.frontends import moved as _V
+from ..tensor.frontends.habits import no_function
 from ..tensor.frontends.numpy_functions import where
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
@@ -71,8 +72,6 @@ newaxis = None
 if not _TYPE_CHECKING:  # type checkers say themselves where a name is not here
 
     def __getattr__(name: str) -> object:
-        from ..tensor.frontends.habits import no_function
-
         raise no_function(name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from ..tensor.frontends.habits import no_decomposition
 from ..tensor.lift import all_lifted as _all
 from ..tensor.lift import lifted as _lifted
 from ..tensor.ops import linalg as _D
@@ -25,6 +26,4 @@ __all__ = [
 if not _TYPE_CHECKING:  # type checkers say themselves where a name is not here
 
     def __getattr__(name: str) -> object:
-        from ..tensor.frontends.habits import no_decomposition
-
         raise AttributeError(name) if name.startswith("__") else no_decomposition(name)

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...cache import Cache
 from ...cache.keys import for_text
 from ...ir.units import counted
 from ..report.report import escaped
@@ -130,7 +131,6 @@ def _place(h: Holding) -> dict[str, Any]:
 
 def merge(args: Namespace) -> int:
     """Add what several places hold to one."""
-    from ...cache import Cache
     from ...cache.comparison import hold
     from ...cache.comparison import merge as merged
 

@@ -8,7 +8,9 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
+from ...cache import bundles
 from ...cache.keys import allowed, for_text, policy
+from ...cache.rows import JSON_FIELDS
 from ...ir.errors import CacheError, CacheMiss, UsageError
 from ...ir.units import counted
 from ..terminal.style import OUTCOMES, console, duration, stored_opts, table
@@ -100,8 +102,6 @@ def explain(store: Cache, args: Namespace) -> int:
 @on_cache()
 def export(store: Cache, args: Namespace) -> int:
     """Write a bundle."""
-    from ...cache import bundles
-
     rows = asked_for(store, args) if args.manifest else select(store, args)
     if args.best:
         rows = best_rows(store, rows)
@@ -135,7 +135,6 @@ def asked_for(store: Cache, args: Namespace) -> list[Row]:
 @on_cache(writes=True)
 def import_bundle(store: Cache, args: Namespace) -> int:
     """Merge a bundle."""
-    from ...cache import bundles
     from ...devices import get
 
     done = store.import_(args.file, trust(args))
@@ -161,6 +160,4 @@ def clear(store: Cache, args: Namespace) -> int:
 
 def _plain(row: Row) -> dict[str, Any]:
     """A row's fields with its JSON text decoded."""
-    from ...cache.rows import JSON_FIELDS
-
     return {name: json.loads(value) if name in JSON_FIELDS else value for name, value in row.to_dict().items()}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from ...ir.dtypes import dtype
 from ..terminal.style import shape_text
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ def on_cache(writes: bool = False) -> Callable[[Callable[[Cache, Namespace], int
 
 def filters(args: Namespace) -> dict[str, str | int]:
     """Row fields that must be equal, from the arguments that were given (the kernel and its shape apart)."""
-    from ...ir.dtypes import dtype
-
     out: dict[str, str | int] = {}
     if args.dtype:
         out["dtype"] = dtype(args.dtype).name

@@ -11,6 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ... import cache
+from ...search.budget import parse_seconds
+from ...search.interrupts import watched
 from ..terminal.output import with_code, write
 from ..terminal.style import console, duration, shape_text, table
 from ..tuning import tune_manifest
@@ -41,8 +44,6 @@ def sweep(args: Namespace) -> int:
         if args.json:
             write(args.json, json.dumps({"schema": 1, "sweep": args.file, "entries": _planned(whole, plan, stories)}, indent=1) + "\n")
         return 0
-    from ...search.interrupts import watched
-
     return watched(lambda: _run(args, whole, plan, place, out))
 
 
@@ -79,14 +80,11 @@ def _on_fleet(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: Swe
 
 
 def _seconds(args: Namespace) -> float | None:
-    from ...search.budget import parse_seconds
-
     return None if args.budget is None else parse_seconds(args.budget)
 
 
 def _here(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJournal, out: Console) -> list[Done]:
     """Tune on this machine, one entry after the other."""
-    from ... import cache
     from ...search.manifest.tune_all import ELSEWHERE, tune_all
     from ..terminal.live import display
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ... import cache
 from ...ir.errors import UsageError
+from ...search import strategy as strategies
+from ...search.budget import Budget
 from ..terminal.live import display, outcomes
 from ..terminal.output import with_code, write
 from ..terminal.style import clock, console, duration, flops, rate, shape_text, table
@@ -159,10 +162,8 @@ def tune_entries(
     """Tune all entries on the fleet in `seconds` (None: each has its own budget), and show it being done. `line`: a finished entry in
     a line; `after`: which entry each one waits for; `ended` hears of each. Raises FleetError, CacheError."""
     secured = security(args.fleet, "client", args.tls)
-    from ... import cache
     from ...fleet.dask_engine import DaskEngine
     from ...fleet.fleet_run import FleetOptions, tune_on_fleet
-    from ...search import strategy as strategies
 
     strategy = strategies.check(args.strategy) if args.strategy else None
     options = FleetOptions(seconds, args.trials, args.retune or args.mode == "refresh", strategy)
@@ -193,7 +194,6 @@ Summary = Callable[["Console", Namespace, "Result", Mapping[str, str]], None]
 def tune_kernel(args: Namespace, start: str, summary: Summary) -> int:
     """Tune, and print the `summary`; the exit code says what came of it. `start`: what the search begins with."""
     from ...named_kernels import get, is_path, parse_shape
-    from ...search.budget import Budget
 
     _check(args)
     shape = parse_shape(args.shape) if args.shape else None

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from ...ir.units import counted
+from ...targets import named
 from ..terminal.style import bytes_text, console, soft_wrapped
 from .tracing import is_tensor_function, makes_module, source_error, split_source
 
@@ -81,8 +82,6 @@ def _kernel(source: str, args: Namespace, folder: Path, options: dict[str, Any])
 
 
 def _names_gpu(target: str | None) -> bool:
-    from ...targets import named
-
     return target is not None and "," not in target and named(target).kind == "gpu"
 
 

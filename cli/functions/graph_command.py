@@ -10,8 +10,11 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from ... import targets
 from ...files.write_file import replace
 from ...ir.errors import UsageError
+from ...ir.kernel import kernel_text
+from ...ir.normal_form import loose, normalise
 from ..terminal.style import bytes_text, console, soft_wrapped, table
 from .pictures import count_text, dot_text, page, shape_dtype, summary
 from .tracing import FunctionGraph, ask
@@ -39,8 +42,6 @@ def named(kernel: Kernel) -> str:
 
 
 def _form(kernel: Kernel) -> str:
-    from ...ir.normal_form import loose, normalise
-
     return loose(normalise(kernel))["extents"]
 
 
@@ -162,13 +163,9 @@ def _about(k: KernelFacts, tensors: dict[int, TensorFacts]) -> list[tuple[str, s
 
 def _inside(out: Console, args: Namespace, kernel: Kernel) -> None:
     if args.expr:
-        from ...ir.kernel import kernel_text
-
         out.print(kernel_text(kernel).rstrip(), soft_wrap=True)
     if args.nest:
-        from ... import targets
         from ...heuristics import starts
-        from ...ir.normal_form import normalise
         from ...opts import apply
         from ..schedules.show import nest_text
 

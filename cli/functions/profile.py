@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
+from ...measure.roofline import roofline
 from ..terminal.output import write
 from ..terminal.style import console, duration, percent, rate, soft_wrapped, table
 
@@ -169,7 +170,6 @@ def _row(s: _Sum) -> ProfileRow:
     from ...devices import get
     from ...heuristics import necessary
     from ...ir.cost import cost
-    from ...measure.roofline import roofline
     from ...tensor.capture.kernel_lookup import FoundKernel
     from ...tensor.running.compiled_kernels import any_for
 

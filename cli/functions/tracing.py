@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from ...ir import errors
 from ...ir.errors import KernelError, UsageError
+from ...ir.kernel import Kernel
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -96,8 +98,6 @@ def _tensors(n: ast.stmt, function: str) -> bool:
 def ask(path: str, shape: str | None, dtype: str | None, numerics: Numerics = "free") -> FunctionGraph:
     """Call the function, or the ONNX model of a `FILE.onnx`, in a process of its own, on tensors without values. `numerics`: 'fixed', or those that the function is captured with.
     Raises KernelError and UsageError, with the user's line."""
-    from ...ir import errors
-    from ...ir.kernel import Kernel
     from ...named_kernels import split_path, user_file
     from ...tensor.fusion.fusion_facts import GraphFacts
 

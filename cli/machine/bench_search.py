@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
+from ...targets import lowered
 from ..terminal.output import write
 from ..terminal.style import console
 
@@ -53,7 +54,6 @@ def _record(args: Namespace) -> int:
     from ...search.bench.record_space import record_space
     from ...search.kernel_task import KernelTask
     from ...search.space import OptEngine, Space
-    from ...targets import lowered
 
     if not args.record or not args.kernel:
         raise UsageError("--record FILE and --kernel NAME go together: name both")

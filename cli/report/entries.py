@@ -14,12 +14,16 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from ... import devices
 from ...cache.keys import for_text
+from ...cache.layers import SHIPPED_RUN
 from ...cache.objective_types import ENERGIES, TIME
 from ...cache.ranking import energy_of, scratch_of
 from ...devices.limits import DOUBT
+from ...ir.dtypes import dtype
 from ...ir.errors import OptError, TilewrightError, UsageError
 from ...measure.roofline import SURE, share
+from ...opts.opt import parse, short
 from ...search.result import joules
 from ..cache.query import same_kernel, shape_of
 from ..terminal.style import bytes_text, duration, factor, rate
@@ -63,8 +67,6 @@ def _now(name: str, shape: str, dtype: str, device: str, threads: int, target: s
 
 @functools.lru_cache(maxsize=16)
 def _machine(device: str) -> object:
-    from ... import devices
-
     try:
         return devices.get(device).fingerprint()
     except TilewrightError:
@@ -231,8 +233,6 @@ def notes(found: Sequence[ReportEntry]) -> list[str]:
 
 def short_of(row: Row) -> str:
     """A row's schedule in short form."""
-    from ...opts.opt import parse, short
-
     try:
         return short(parse(row.opts_display))
     except OptError:
@@ -242,9 +242,6 @@ def short_of(row: Row) -> str:
 
 def measurements(cache: Cache, args: Namespace) -> list[Row]:
     """Every measurement that the arguments ask for, of kernels without a valid schedule too, oldest first. What comes with the package is none."""
-    from ...cache.layers import SHIPPED_RUN
-    from ...ir.dtypes import dtype
-
     exact: dict[str, str | int] = {"dtype": dtype(args.dtype).name} if args.dtype else {}
     if args.threads:
         exact["threads"] = args.threads

@@ -12,11 +12,13 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from ... import devices
 from ...cache.keys import for_text
 from ...cache.objective_types import ENERGIES, FRONTS
 from ...cache.ranking import undominated, value_of
 from ...files.write_file import replace
 from ...ir.errors import DeviceError, OptError, TilewrightError, UsageError
+from ...ir.normal_form import canonical, normalise
 from ...measure.roofline import SURE, share
 from ...search.result import joules
 from ..terminal.style import bytes_text, duration, stored_opts, table
@@ -184,7 +186,6 @@ def _options(text: str) -> str:
 def _nest(e: ReportEntry) -> str:
     """The loops, each line in the colour of its kind; why not, where the kernel or its target is not known here."""
     from ... import named_kernels, opts
-    from ...ir.normal_form import canonical, normalise
 
     r = e.best
     if source := _source(r):
@@ -221,8 +222,6 @@ def _source(row: Row) -> str:
 
 def _target(name: str) -> Target:
     """The target of a device that is known by name here. Raises DeviceError."""
-    from ... import devices
-
     if name not in devices.names() and name.partition(":")[0] not in ("opencl", "cuda"):
         raise DeviceError(f"there is no device {name}")
     device = devices.get(name)

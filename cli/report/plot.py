@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
+from ... import cache
 from ...files.write_file import replace
 from ...ir.errors import UsageError
 from ..terminal.style import console, duration
@@ -36,8 +37,6 @@ _COLOURS = {
 
 def run(args: Namespace) -> int:
     """Draw what the arguments pick and write it."""
-    from ... import cache
-
     if Path(args.file).suffix.lower() not in ENDINGS:
         raise UsageError(f"tune plot writes {', '.join(ENDINGS)}; give the file such an ending, not {Path(args.file).suffix or 'none'!r}")
     try:

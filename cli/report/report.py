@@ -10,9 +10,11 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ... import cache
 from ...cache.keys import for_text
 from ...cache.objective_types import FRONTS, OBJECTIVES
 from ...cache.ranking import energy_of, scratch_of, value_of
+from ...cache.rows import JSON_FIELDS, Row
 from ...ir.errors import UsageError
 from ...ir.units import counted
 from ..cache.query import shape_of
@@ -30,8 +32,6 @@ EMPTY = "the cache holds nothing like that; fill it with: tune run --kernel matm
 
 def run(args: Namespace) -> int:
     """Print the best measurement of every kernel the arguments name, or write the page."""
-    from ... import cache
-
     if args.tokens:
         return _token_report(args)
     graph, studies = _graph(args), _studies(args)
@@ -145,8 +145,6 @@ def as_json(found: Sequence[ReportEntry]) -> str:
 
 def decoded(row: Row) -> dict[str, Any]:
     """A row's fields, JSON texts as what they hold."""
-    from ...cache.rows import JSON_FIELDS
-
     return {k: json.loads(v) if k in JSON_FIELDS else v for k, v in row.to_dict().items()}
 
 
@@ -154,8 +152,6 @@ def as_csv(found: Sequence[ReportEntry]) -> str:
     """One line an entry: every column (times in seconds, shares and factors as numbers), then the row of the cache as `row.FIELD`, its
     JSON fields as JSON. A text that a spreadsheet would run as a formula has an apostrophe before it."""
     from dataclasses import fields
-
-    from ...cache.rows import Row
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

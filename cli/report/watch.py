@@ -21,9 +21,11 @@ from importlib.resources import files
 from types import TracebackType
 from typing import Any
 
+from ... import cache
 from ...cache.file_check import Busy
 from ...cache.layers import ENV
 from ...ir.errors import UsageError
+from ...search.interrupts import SignalWatch
 from . import study
 from .entries import ReportEntry, entries
 
@@ -151,9 +153,6 @@ def run(args: Namespace) -> int:
     """Serve the page until the run ends, or until Ctrl-C where there is none; the run's exit code. Raises UsageError for a port that is
     taken or a command that is no run."""
     asked = _asked(args.words)
-    from ... import cache
-    from ...search.interrupts import SignalWatch
-
     location = asked.cache if asked is not None and asked.cache is not None else args.cache
     since = args.since or (datetime.now(UTC) - (BACK if asked is None else timedelta())).isoformat()
     wanted = Namespace(**{**vars(args), "since": since})

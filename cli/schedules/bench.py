@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from ...ir.errors import UsageError
+from ...ir.dtypes import dtype
+from ...ir.errors import MeasureError, UsageError
+from ...ir.normal_form import normalise
+from ...opts.opt import short
+from ...search.budget import parse_seconds
 from ..terminal.style import MOST_TEXT, OUTCOMES, console, duration, opts_text, rate, soft_wrapped, table
 from . import option_worth
 from .option_worth import ratio_numbers, ratio_text, status_line
@@ -54,8 +58,6 @@ def run(args: Namespace) -> int:
         return bench_source(args, source)
     from ...heuristics import necessary
     from ...ir.cost import cost
-    from ...ir.normal_form import normalise
-    from ...search.budget import parse_seconds
     from ...search.option_worth import side_by_side
     from ..functions.tracing import kernel_of
     from ..tuning.run import rivalry
@@ -133,8 +135,6 @@ def _named(args: Namespace, library: bool) -> tuple[list[str], list[str]]:
 
 def _against(args: Namespace, c: Contestant, place: ForTarget, how: Rivalry) -> Versus | None:
     """A schedule and the library in turns; None for one that is not right."""
-    from ...ir.dtypes import dtype
-    from ...ir.errors import MeasureError
     from ...measure.rival.versus import Versus, against_library
     from ...named_kernels import get, parse_shape
 
@@ -196,8 +196,6 @@ def _legend(b: Compared, several: bool) -> list[str]:
 
 def as_json(b: Compared, args: Namespace, threads: int) -> dict[str, Any]:
     """Plain data: times are seconds a call, ratios times over the first schedule's."""
-    from ...opts.opt import short
-
     schedules = []
     for name, s, c, rival in zip(b.names, b.schedules, b.found, b.rivals, strict=True):
         m = c.measured

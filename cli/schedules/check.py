@@ -5,7 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from ... import targets
 from ...ir.errors import BuildError, OptError
+from ...ir.normal_form import normalise
+from ...opts.opt import short
 from ..terminal.style import console, duration, opts_text, shape_text, soft_wrapped, table
 
 if TYPE_CHECKING:
@@ -23,9 +26,7 @@ def run(args: Namespace) -> int:
     """Check the schedule that the arguments give, or every start schedule; 0 when nothing was found, else 4."""
     from rich.text import Text
 
-    from ... import targets
     from ...heuristics import starts
-    from ...ir.normal_form import normalise
     from ...measure.checking.sanitise import sanitise
     from ..functions.tracing import kernel_of, named_shape
 
@@ -98,8 +99,6 @@ def _oclgrind(found: Sanitised) -> Text:
 
 
 def _faults(found: Sanitised) -> list[str]:
-    from ...opts.opt import short
-
     name = short(found.opts)
     texts = [found.wrong] if found.wrong else []
     texts += [f"Oclgrind: {f.text}" for f in (found.oclgrind.findings if found.oclgrind else ())]

@@ -11,9 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ...cache.keys import allowed
 from ...cache.rows import POLICY
 from ...ir.errors import CacheMiss, UsageError
-from ...measure.roofline import share
+from ...ir.normal_form import normalise
+from ...measure.roofline import roofline, share, unit
+from ...search.budget import parse_seconds
+from ...search.result import told_apart
 from ..terminal.live import LogAbove
 from ..terminal.style import bytes_text, console, duration, factor, opts_text, soft_wrapped, table
 from .opts_argument import ForTarget, cached, chosen, device_of, target_of
@@ -71,7 +75,6 @@ SHOWN = 8
 
 def _starts(kernel: Kernel, place: ForTarget, args: Namespace) -> int:
     """Print which start rules apply, what each proposes first and what the model says of it, and the start schedules that are chosen."""
-    from ...cache.keys import allowed
     from ...heuristics import estimate, proposals, quick_starts, starts
     from ...opts import apply
 
@@ -115,12 +118,8 @@ UNCLEAR = 0.1
 
 def run(args: Namespace) -> int:
     """Measure and print. Raises CacheMiss, with the command that tunes it, where the cache has no schedule of its own for the kernel."""
-    from ...cache.keys import allowed
     from ...heuristics.contraction_order import order_lines
-    from ...ir.normal_form import normalise
-    from ...search.budget import parse_seconds
     from ...search.option_worth import explain
-    from ...search.result import told_apart
     from ..functions.tracing import kernel_of
 
     kernel = normalise(kernel_of(args))
@@ -197,8 +196,6 @@ def status_line() -> Iterator[Callable[[str], None]]:
 
 
 def _roofline(kernel: Kernel, device: Device, threads: int, lossy: bool) -> Roofline | None:
-    from ...measure.roofline import roofline
-
     limits = device.limits()
     return roofline(kernel, limits, threads, target=device.target, lossy=lossy) if limits and not kernel.symbols else None
 
@@ -217,8 +214,6 @@ def _machine_code(kernel: Kernel, found: Explanation, device: Device) -> tuple[K
 
 def _peak(kernel: Kernel, device: Device, lossy: bool) -> str:
     """What the arithmetic of the roofline counts at."""
-    from ...measure.roofline import unit
-
     return "the peak of tensor cores" if unit(kernel, device.target, lossy) == "tensor cores" else "the measured peak"
 
 

@@ -6,6 +6,7 @@ from argparse import Namespace
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ...cache.keys import allowed, policy
 from ...cache.layers import SHIPPED_RUN
 from ...ir.errors import UsageError
 
@@ -50,7 +51,6 @@ def chosen(text: str, kernel: Kernel, place: ForTarget, args: Namespace) -> Chos
 
     word = text.strip().lower()
     if word == "start":
-        from ...cache.keys import allowed
         from ...heuristics import starts
 
         effects = allowed(getattr(args, "allow", None) or ())
@@ -75,7 +75,6 @@ def chosen(text: str, kernel: Kernel, place: ForTarget, args: Namespace) -> Chos
 def cached(kernel: Kernel, place: ForTarget, args: Namespace) -> Plan:
     """What the cache answers."""
     from ...cache import open as open_cache
-    from ...cache.keys import allowed, policy
     from ...plan.resolve import resolve
 
     if place.device is None:

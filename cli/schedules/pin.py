@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from ... import cache
+from ...cache import keys
 from ...ir.errors import CacheMiss
 from ..terminal.style import console, duration, opts_text, shape_text, soft_wrapped, stored_opts
 from .opts_argument import ForTarget, chosen
@@ -19,7 +21,6 @@ def run(args: Namespace) -> int:
     """Verify the schedule and pin it."""
     from rich.text import Text
 
-    from ... import cache
     from ...search.pinning import pin
     from ...sources.source_task import SourceTask
 
@@ -51,7 +52,6 @@ def remove(args: Namespace) -> int:
     """Let go of what is pinned. Raises CacheMiss where nothing is."""
     from rich.text import Text
 
-    from ... import cache
     from ...search.pinning import unpin
 
     task = _task(args)
@@ -88,8 +88,6 @@ def _what(task: KernelTask | SourceTask) -> str:
 
 def _words(args: Namespace) -> str:
     import shlex
-
-    from ...cache import keys
 
     words = [args.kernel]
     for name in ("shape", "dtype", "threads", "cache"):

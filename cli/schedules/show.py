@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ... import cache
+from ...cache.keys import allowed, policy
 from ...devices.base import SourceLike
+from ...files.strict import canon
 from ...ir.errors import DeviceError, UsageError
+from ...ir.kernel import kernel_text
+from ...ir.normal_form import applied, canonical, normalise
+from ...opts import nest_lines, parse
+from ...opts.schedule_text import schedule_text
+from ...opts.syntax import SYNTAX
+from ...targets import host
 from ..cache.query import shape_of
 from ..terminal.style import KINDS, console, duration, factor, legend, opts_text, soft_wrapped
 from .opts_argument import ForTarget, chosen, target_of
@@ -37,7 +46,6 @@ LEXERS = {"opencl": "c"}
 
 def run(args: Namespace) -> int:
     """Print the schedule that the arguments pick; `--source` prints the rendered text alone, `--stage` any stage of the way to it."""
-    from ...ir.normal_form import normalise
     from ...lower import lower
     from ...opts import apply
     from ...renderers import render
@@ -93,8 +101,6 @@ def nest_text(scheduled: Scheduled) -> Text:
     """The loop nest, one line a loop, each in the colour of its kind."""
     from rich.text import Text
 
-    from ...opts import nest_lines
-
     out = Text()
     for line in nest_lines(scheduled):
         if out:
@@ -110,7 +116,6 @@ def nest_text(scheduled: Scheduled) -> Text:
 def show_source(args: Namespace) -> bool:
     """Whether --kernel names a source, by `file.c:function` or where no kernel has that name; then its best configurations were printed, one
     for each key."""
-    from ... import cache
     from ...named_kernels import is_named, is_path
     from ..functions.tracing import source_rows, split_source
 
@@ -152,8 +157,6 @@ def _about(row: Row) -> str:
 
 def _print(row: Row, text_alone: bool, at: int) -> None:
     from rich.text import Text
-
-    from ...opts import parse
 
     source: dict[str, Any] = row.facts["source"]
     text = str(source.get("text", ""))
@@ -241,10 +244,6 @@ def _measured(kernel: Kernel, opts: tuple[Opt, ...], place: ForTarget, args: Nam
     """The newest measurement of the schedule for this very key that was right."""
     if place.device is None:
         return None
-    from ... import cache
-    from ...cache.keys import allowed, policy
-    from ...files.strict import canon
-    from ...opts.syntax import SYNTAX
     from ...plan.identity import canonical_of, key_of
 
     key = key_of(kernel, place.device, place.threads, policy(allowed(args.allow or ())))
@@ -339,8 +338,6 @@ def _without(some: Sequence[Opt], others: Sequence[Opt]) -> tuple[Opt, ...]:
 
 
 def _nest(s: ShownSide) -> list[str]:
-    from ...opts import nest_lines
-
     return [
         "  " * n.depth + "  ".join(filter(None, (f"{n.label} {n.extent_text}".strip(), n.kind, n.detail))) for n in nest_lines(s.scheduled)
     ]
@@ -419,18 +416,12 @@ class _Made:
 
     def kernel(self) -> str:
         """Values over axes, and the form under which caches know it."""
-        from ...ir.kernel import kernel_text
-        from ...ir.normal_form import canonical
-
         form = canonical(self.made_of)
         return f"{kernel_text(self.made_of)}\ncanonical form\n{form.text.rstrip()}\n\nstructural hash {form.hash}\n"
 
     def normal(self) -> str:
         """The rules that gave the kernel its normal form, and what each changed."""
         from difflib import ndiff
-
-        from ...ir.kernel import kernel_text
-        from ...ir.normal_form import applied
 
         out: list[str] = []
         before = kernel_text(self.written).splitlines()
@@ -442,8 +433,6 @@ class _Made:
 
     def schedule(self) -> str:
         """Every decision, and the loop nest."""
-        from ...opts.schedule_text import schedule_text
-
         return schedule_text(self.scheduled)
 
     def program(self) -> str:
@@ -499,7 +488,6 @@ def assembly(source: SourceLike) -> str:
         return assembly_of(source.text, target)
     if target.lang == "c":
         from ...devices.cpu import c_compiler as cc
-        from ...targets import host
 
         if target.arch != host().arch:
             what = f"the C compiler here makes assembly of {host().arch}, not of {target.arch}"

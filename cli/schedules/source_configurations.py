@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from ...ir.errors import UsageError
+from ...ir.errors import OptError, UsageError
+from ...opts import parse
 from ..terminal.style import shape_text
 
 if TYPE_CHECKING:
@@ -73,7 +74,6 @@ def configurations(task: SourceTask, words: Sequence[str], where: str | None) ->
     """What `--opts` says: start (untuned), best (the cache's answer), or values as `TILE=8 UNROLL=2`; those left out are the best's, or untuned.
     Raises UsageError."""
     from ... import cache
-    from ...opts import parse
     from ...sources.building import schedule, texts
 
     with cache.open(where) as store:
@@ -105,7 +105,6 @@ def _set(o: Opt) -> str:
 
 def single_changes(task: SourceTask, opts: Configuration) -> list[Configuration]:
     """A configuration with one value changed, to its neighbours and to the untuned one, as far as restrictions allow it."""
-    from ...ir.errors import OptError
     from ...sources.building import point, schedule
 
     at, out = point(task.spec, opts), []

@@ -10,8 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from ...ir.errors import OptError
 from ...ir.units import duration as duration
 from ...measure.roofline import share
+from ...opts.opt import parse, short
+from ...opts.registry import OPTIONS
 from .sanitised import behind, clean
 
 if TYPE_CHECKING:
@@ -52,8 +55,6 @@ MOST_TEXT = 600
 
 def legend() -> str:
     """What the letters of the options' short form mean."""
-    from ...opts.registry import OPTIONS
-
     return "  ".join(f"{o.letter} {o.legend}" for o in OPTIONS.values() if o.legend)
 
 
@@ -152,9 +153,6 @@ def opts_text(opts: Sequence[Opt]) -> Text:
     """Options in short form, each in the colour of the axis kind it makes."""
     from rich.text import Text
 
-    from ...opts.opt import short
-    from ...opts.registry import OPTIONS
-
     out = Text()
     for i, opt in enumerate(opts):
         if i:
@@ -165,10 +163,6 @@ def opts_text(opts: Sequence[Opt]) -> Text:
 
 def opts_words(text: str) -> str:
     """The options of a row of the cache for whoever reviews them: `into registers: 8 of m; parallel: n`."""
-    from ...ir.errors import OptError
-    from ...opts.opt import parse
-    from ...opts.registry import OPTIONS
-
     try:
         opts = parse(text)
     except OptError:
@@ -184,9 +178,6 @@ def opts_words(text: str) -> str:
 def stored_opts(text: str) -> Text:
     """The options of a row of the cache, in short form; as they are kept where another version wrote them."""
     from rich.text import Text
-
-    from ...ir.errors import OptError
-    from ...opts.opt import parse
 
     try:
         return opts_text(parse(text))

@@ -12,12 +12,22 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...cache.keys import for_text
+from ...cache.keys import allowed, for_text, words
 from ...cache.objective_types import ENERGIES, FRONTS, TIME, objective
 from ...cache.rows import POLICY
+from ...ir.dtypes import dtype
+from ...ir.dtypes import dtype as dtype_of
 from ...ir.errors import MeasureError, UsageError
+from ...ir.normal_form import normalise
 from ...ir.units import counted
-from ..functions.tracing import refuse_source
+from ...measure.roofline import roofline, unit
+from ...opts import parse
+from ...opts.opt import short
+from ...search.budget import Budget
+from ...search.interrupts import watched
+from ...search.result import energy_text, joules, told_apart, value_text
+from ...targets import command_prefix
+from ..functions.tracing import is_tensor_function, refuse_source
 from ..terminal.live import display, outcomes, rates
 from ..terminal.output import with_code, write
 from ..terminal.sanitised import wrapped
@@ -42,15 +52,11 @@ def only_time(args: Namespace) -> None:
 
 def opts_words(result: Result) -> list[str]:
     """The schedule itself, where `tune show` would look up another: that of the time."""
-    from ...opts.opt import short
-
     return [] if result.objective == TIME else ["--opts", short(result.opts)]
 
 
 def objective_rows(result: Result) -> Iterator[tuple[str, str]]:
     """Headings and texts: the energy of a call with its doubt, the scratch memory, and how the start schedule compares. The time's are elsewhere."""
-    from ...search.result import energy_text, value_text
-
     if result.energy:
         yield "energy", energy_text(result.energy)
     if result.scratch is not None and "scratch" in result.objective:
@@ -63,8 +69,6 @@ def objective_rows(result: Result) -> Iterator[tuple[str, str]]:
 
 def start_value(result: Result) -> str:
     """How the answer compares with the start schedule in what was made small."""
-    from ...search.result import joules, value_text
-
     assert result.start_value is not None
     energy = result.objective in ENERGIES
     if result.value is not None:
@@ -85,9 +89,6 @@ def about_time(result: Result) -> bool:
 
 def front(result: Result) -> Listing:
     """The front as a table, the fastest first."""
-    from ...opts import parse
-    from ...search.result import joules
-
     names = result.objective.split(",")
     energy = any(n in ENERGIES for n in names)
     headings = [">time", *([">energy"] if energy else []), ">scratch", "checked?1", "opts?2"]
@@ -105,15 +106,11 @@ AGREE = 1.05
 
 def run(args: Namespace) -> int:
     """Tune (or find in the cache) and print the summary; the exit code says what came of it."""
-    from ...search.interrupts import watched
-
     return watched(lambda: _run(args))
 
 
 def not_allowed(args: Namespace, why: str, but: str = "") -> None:
     """Raise UsageError where --allow, or --numerics, asks for something beside `but`."""
-    from ...cache.keys import words
-
     if asked := [a for a in args.allow or () if a != but]:
         raise UsageError(f"{' '.join(words(asked))} {why}")
 
@@ -154,8 +151,6 @@ def _other(args: Namespace) -> int | None:
     if shapes.shapes_of(args):
         only_time(args)
         return shapes.run(args)
-    from ..functions.tracing import is_tensor_function
-
     if is_tensor_function(args.kernel, args.shape):
         if args.until is not None:
             raise UsageError(
@@ -176,12 +171,9 @@ def _run(args: Namespace) -> int:
     refuse_source(args)
     args.device = args.device or "cpu"
     args.objective = objective(args.objective)
-    from ...cache.keys import allowed
     from ...devices import get as get_device
-    from ...ir.dtypes import dtype as dtype_of
     from ...named_kernels import get, is_path, parse_shape, split_name, user_file
     from ...search import tune
-    from ...search.budget import Budget
     from ...search.strategy import check
 
     shape = parse_shape(args.shape) if args.shape else None
@@ -270,8 +262,6 @@ def summary(
     from rich.table import Table
     from rich.text import Text
 
-    from ...search.result import told_apart
-
     words = words or _kernel_words(args, result)
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     dtype = result.dtype if words.start == "start" else ""
@@ -313,9 +303,6 @@ def summary(
 
 
 def _kernel_words(args: Namespace, result: Result) -> SummaryWords:
-    from ...cache.keys import words
-    from ...targets import command_prefix
-
     allow = words(args.allow or ())
     return SummaryWords([*command_prefix(result.device), *show_words(args.kernel, result), *allow, *opts_words(result)])
 
@@ -381,9 +368,7 @@ def rivalry(args: Namespace) -> Rivalry | None:
     Raises UsageError with the fix where no comparison is possible."""
     if not args.against:
         return None
-    from ...cache.keys import allowed
     from ...devices import get
-    from ...ir.dtypes import dtype
     from ...measure.rival.versus import LIBRARIES, Rivalry, check
     from ...named_kernels import get as kernel
     from ...named_kernels import is_path
@@ -426,9 +411,6 @@ def peak_share(result: Result, spec: str, lossy: bool = False) -> PeakShare | No
     limits = device.limits()
     if device.target.kind != "gpu" or limits is None:
         return None
-    from ...ir.normal_form import normalise
-    from ...measure.roofline import roofline, unit
-
     kernel = normalise(make(result.kernel, dict(result.shape), result.dtype))
     most = roofline(kernel, limits, result.threads, target=device.target, lossy=lossy).peak
     return PeakShare(unit(kernel, device.target, lossy), most, 100e9 * result.gflops / most)

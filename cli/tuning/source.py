@@ -13,7 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from ... import cache
 from ...ir.errors import BuildError, OptError, UsageError
+from ...search.budget import Budget
+from ...search.interrupts import watched
+from ...targets import command_prefix
+from ..functions.tracing import split_source
 from ..terminal.live import display
 from ..terminal.output import with_code, write
 from ..terminal.style import MOST_TEXT, console, opts_text, shape_text, soft_wrapped
@@ -29,13 +34,10 @@ STARTS = 4
 
 def run(args: Namespace) -> int:
     """Tune a source (or find it in the cache) and print the summary; the exit code says what came of it."""
-    from ...search.interrupts import watched
-
     return watched(lambda: _run(args))
 
 
 def _run(args: Namespace) -> int:
-    from ...search.budget import Budget
     from ...sources.tuning import tune_source
 
     spec, budget, trials = spec_from(args)
@@ -69,7 +71,6 @@ def spec_from(args: Namespace) -> tuple[SourceSpec, str | float | None, int | No
     from ...sources import parameters as parameters
     from ...sources import t1
     from ...sources.reading import shape_sizes, spec_of
-    from ..functions.tracing import split_source
 
     settings: dict[str, Any] = {
         k: getattr(args, k)
@@ -148,8 +149,6 @@ def _fastest(path: str, spec: SourceSpec) -> list[dict[str, Any]]:
 
 def command(args: Namespace) -> str:
     """The command that repeats this search."""
-    from ...targets import command_prefix
-
     words = [*command_prefix(args.device or "cpu"), "tune", "source", *([args.file] if args.file else [])]
     for name, value in vars(args).items():
         flag = "--" + name.replace("_", "-")
@@ -179,7 +178,6 @@ def _written(args: Namespace, spec: SourceSpec, result: Result) -> None:
     if args.write and result.found:
         write(args.write, f"/* the best configuration of {spec.function} */\n{plain_text(spec, texts(result.opts))}")
     if args.write_t4:
-        from ... import cache
         from ...sources.source_task import resolved
         from ..report.report import as_t4
 

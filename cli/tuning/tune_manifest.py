@@ -15,9 +15,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ... import cache
 from ...cache.objective_types import TIME
 from ...ir.errors import DeviceError, UsageError
+from ...ir.normal_form import normalise
 from ...measure.roofline import share
+from ...plan.identity import canonical_of
+from ...search.budget import Budget, parse_seconds
 from ..report.entries import roofline_s
 from ..terminal.live import display, rates
 from ..terminal.output import with_code, write
@@ -50,7 +54,6 @@ def run(args: Namespace) -> int:
             raise UsageError("require answers from the cache, which needs no --fleet")
 
         return check(args)
-    from ...search.budget import parse_seconds
     from ...search.manifest import manifest_file as manifests
 
     manifest = manifests.load(args.manifest, "all" if args.trust else "inside")
@@ -71,8 +74,6 @@ def run(args: Namespace) -> int:
 def tune_entries(found: Manifest, args: Namespace, seconds: float | None, out: Console, further: bool = False) -> tuple[list[Done], int]:
     """Tune all entries in `seconds` (None: each has its own budget), show it being done and sum it up; what became of each, and
     the exit code. `further`: see `tune_all`."""
-    from ... import cache
-    from ...search.budget import Budget
     from ...search.manifest.tune_all import LEAST_S, tune_all
 
     until = None if args.until is None else Budget.until(args.until, args.budget)
@@ -123,8 +124,6 @@ def keep_lock(found: Manifest) -> None:
     """Write which kernels the manifest's files make, for those who may not run them; a warning where that is not possible."""
     from dataclasses import replace
 
-    from ...ir.normal_form import normalise
-    from ...plan.identity import canonical_of
     from ...search.manifest import lock as manifest_lock
 
     ran = [(e.record, e.made) for e in found.entries if e.record is not None and e.made is not None]
@@ -226,7 +225,6 @@ STATE = {"present": "green", "stale": "yellow", "missing": "bold red"}
 
 def check(args: Namespace) -> int:
     """Look up every entry without any device; say what is missing, and how to tune it."""
-    from ... import cache
     from ...search.manifest import manifest_file as manifests
     from ...search.manifest import tune_all
 

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import BuildError, DeviceError
+from ...targets import host, lowered
 from .. import limits as limits_file
 from ..base import Device, Executable, SourceLike, sealed, unsealed
 from ..limits import Limits
@@ -38,8 +39,6 @@ class CpuDevice(Device):
 
     @property
     def target(self) -> Target:
-        from ...targets import host
-
         return self._target or host()
 
     @property
@@ -54,8 +53,6 @@ class CpuDevice(Device):
         return f"llvmlite-{llvmlite.__version__}"
 
     def fingerprint(self) -> dict[str, Any]:
-        from ...targets import lowered
-
         return {
             **self._identity(),
             **({"lowered": lowered()} if lowered() else {}),

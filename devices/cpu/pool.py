@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...files.folders import remembered
 from ...ir.errors import DeviceError
+from ...targets import host
 from ..once import once
 from .engine import Code, compile_text
 from .loop_ir import DRIVER as LOOPS
@@ -62,8 +63,6 @@ class Pool:
     """The native entry points. `run`, `bench` and those of replays are ctypes functions that release the GIL; the module's text lists their arguments."""
 
     def __init__(self) -> None:
-        from ...targets import host
-
         target = host()
         if target.arch not in SUPPORTED:
             raise DeviceError(f"the cpu device has no thread pool for {target.arch}: it runs on {' and '.join(SUPPORTED)}")

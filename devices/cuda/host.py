@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir import index as ix
 from ...ir.errors import BuildError, DeviceError, VerifyError
+from ...ir.node import walk
 from ...program import abi
 from ...program import hopper as maps
 from ..base import SourceLike
@@ -261,8 +262,6 @@ def _operand(p: Param, a: Array, symbols: Mapping[str, int], align: int) -> Guar
 
 
 def _extent(d: int | Node, symbols: Mapping[str, int]) -> int:
-    from ...ir.node import walk
-
     return d if isinstance(d, int) else ix.evaluate(d, {n: symbols[n.arg.name] for n in walk(d) if n.op == "sym"})
 
 

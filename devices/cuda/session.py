@@ -16,6 +16,7 @@ from ...ir.errors import MeasureError, TilewrightError
 from ...log import logger
 from ...targets import Target
 from ..once import forked, once
+from . import nvrtc
 from .driver import Driver, open_driver
 
 # What a GPU was like while it was timed: clocks, temperature, power, and what held its clocks back.
@@ -202,8 +203,6 @@ class CudaSession:
 
     def build(self, text: str) -> bytes:
         """Machine code of CUDA text of ours. Raises BuildError."""
-        from . import nvrtc
-
         return nvrtc.compile(text, self.target.cpu)[0]
 
     def wake(self) -> None:

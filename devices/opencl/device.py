@@ -20,7 +20,7 @@ from ..base import Device, Executable, Memory, Packed, SourceLike, sealed, unsea
 from ..limits import Limits
 from ..registry import register
 from .drivers import CHECKS, PYOPENCL, FoundDevice, check_room, choose, chosen, drivers, find, target_of
-from .session import ClMemory, ClSession
+from .session import ClMemory, ClSession, environment, session
 
 _PROBE_S = 5.0
 """Seconds for measuring the limits of a GPU where nobody says another time."""
@@ -110,8 +110,6 @@ class OpenClDevice(Device):
 
     def open(self) -> ClSession:
         """The device, open in this process (which must not fork after it). Raises DeviceError."""
-        from .session import session
-
         found = session(self.found, self._queue)
         _NAMES.setdefault(found.context.int_ptr, self.name)
         if self.found.late:
@@ -119,8 +117,6 @@ class OpenClDevice(Device):
         return found
 
     def before_fork(self) -> None:
-        from .session import environment
-
         with environment(self.found):  # (which opens no driver: none survives a fork)
             import pyopencl  # noqa: F401
 
@@ -152,8 +148,6 @@ class OpenClDevice(Device):
         return ClExecutable(s, s.compile(code.decode()) if self.found.late else s.link(code), signature, self.target)
 
     def memory(self) -> Memory:
-        from .session import ClMemory
-
         return ClMemory(self.open())
 
     def limits(self, probe: bool | float = False) -> Limits | None:

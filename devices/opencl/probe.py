@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...files.child_process import ChildProcess
 from ...ir.errors import DeviceError, TilewrightError
 from ..limits import Limits, Rates
+from .session import ClMemory
 
 if TYPE_CHECKING:
     from ...targets import Target
@@ -89,8 +90,6 @@ def _text(double: bool) -> str:
 
 def measure(device: Probed, seconds: float) -> Limits:
     """The limits of a device, by the kernels above, run for about so many seconds."""
-    from .session import ClMemory
-
     s, about = device.open(), device.found.about
     target = device.target
     double = "fp64" in target.features

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ... import devices
 from ...ir.errors import FleetError
 from ...log import logger
 from ...measure.outcome import DuelError, Measurement
@@ -80,8 +81,6 @@ def _alive(site: Worksite) -> Iterator[None]:
 
 def _facts(payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
     """What a client must know of a device that it does not have; its limits are measured where nobody did so before and `probe` is set."""
-    from ... import devices
-
     device = devices.get(site.device)
     device.check()
     if payload.get("probe") and device.limits() is None:

@@ -9,11 +9,13 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from ... import devices
 from ...ir.errors import FleetError
 from ...log import logger
 from ...measure.outcome import Measurement
 from ...measure.processes.builder import BuilderSetup
 from ...measure.processes.buildpool import BuildPool, Builds
+from ...plan import compile
 from ..engine import Worksite
 from . import messages
 from .kept_measurer import IDLE_S, IdleTimer
@@ -30,8 +32,6 @@ class _KeptPool:
     """Builders of one kernel, which end when nobody asked them for a while."""
 
     def __init__(self, key: str, payload: Mapping[str, Any], facts: DeviceFacts) -> None:
-        from ...plan import compile
-
         device = DescribedDevice(facts)
         task = task_of(payload["kernel"], device, facts.threads)
         self.key, self.guard, self.closed = key, threading.Lock(), False
@@ -75,8 +75,6 @@ def run(payload: Mapping[str, Any], site: Worksite) -> dict[str, Any]:
 
 
 def _pool(payload: Mapping[str, Any]) -> _KeptPool:
-    from ... import devices
-
     key = identity({"kernel": payload["kernel"], "device": payload["device"]})
     have: _KeptPool | None = getattr(_of_thread, "pool", None)
     if have is not None:

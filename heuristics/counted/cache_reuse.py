@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...ir import index as ix
 from ...program.program import Instr, Program, statements, touched
 from ..cache_sets import SetUse, set_use
 from ..machine import DEFAULT
@@ -278,8 +279,6 @@ def _group(same: Sequence[Touch], sizes: Mapping[Place, float], line: float) -> 
 def sizes_of(program: Program) -> dict[Place, float]:
     """Bytes of each parameter, by place; symbols count with their upper bounds. An array of the kernel's own ends where all of them do at
     the latest, which bounds what data chooses of it."""
-    from ...ir import index as ix
-
     whole = {"scratch": float(program.scratch), "work": float(program.work)}
     own = {(m.space, m.base) for p in program.phases for s in statements(p.body) if isinstance(s, Instr) for m, _ in touched(s)}
     out: dict[Place, float] = {(space, base): whole[space] - base for space, base in own if space in whole}

@@ -12,6 +12,9 @@ from ..body import Reduce, Store
 from ..dtypes import float32
 from ..kernel import Kernel
 from ..node import Node, axes_of, const, walk
+from .algebra import Algebra
+from .dense import Env
+from .reference import bind, checked_inputs, cut_axes
 from .values import as_written, factors_of
 
 if TYPE_CHECKING:
@@ -39,10 +42,6 @@ def sampled_slices(
     a value decides), or would be most of it anyway."""
     import numpy as np
 
-    from .algebra import Algebra
-    from .dense import Env
-    from .reference import bind, checked_inputs, cut_axes
-
     if any(s.combine is not None or _by_values(s) for s in kernel.stores):
         return None
     symbols = bind(kernel, inputs, vars)
@@ -64,7 +63,6 @@ def reached(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str, int]
     """Flat masks, by output, of the elements that belong to slices of `sampled_slices`."""
     import numpy as np
 
-    from .algebra import Algebra
     from .reference import run
 
     stores = tuple(replace(s, expr=const(1.0, float32), buffer=replace(s.buffer, dtype=float32, alias="")) for s in kernel.stores)

@@ -13,8 +13,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import OptError, TilewrightError, VerifyError
+from ...opts.nests import FoldItem
 from .. import inputs
-from .verify import reference_kernel
+from .verify import reference_kernel, unwritten
 
 if TYPE_CHECKING:
     from ...ir.kernel import Kernel
@@ -208,7 +209,6 @@ class _Checker:
 
     def _twin_reference(self, cuts: Mapping[str, int]) -> _Reference:
         from ...ir.evaluation import evaluate, twin
-        from .verify import unwritten
 
         key = tuple(sorted(cuts.items()))
         if key not in self._twins:
@@ -255,8 +255,6 @@ class _Checker:
 
 def _cuts(s: Scheduled) -> dict[str, int]:
     """How folds are cut: their merges divide, and the twin's division is not one that sums can be pulled through."""
-    from ...opts.nests import FoldItem
-
     parts = {p.fold.name: p.fold.stride for p in s.plans.values() if p.fold}
     return {i.fold.name: parts[i.fold.axis.arg.name] for i in s.items if isinstance(i, FoldItem) and i.fold.axis.arg.name in parts}
 

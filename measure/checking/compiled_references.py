@@ -18,18 +18,24 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ... import devices
 from ...devices.base import SPECIAL
 from ...ir.body import Store
 from ...ir.dtypes import HALF_SUBNORMAL, OVERFLOW, DType, float32, float64, uint8
 from ...ir.errors import DeviceError, TilewrightError
-from ...ir.evaluation import SLACK
+from ...ir.evaluation import SLACK, cut_axes, evaluate_kinds, evaluate_points
+from ...ir.evaluation.algebra import Algebra
 from ...ir.evaluation.bounded import ERROR, bounded
+from ...ir.evaluation.dense import Env
+from ...ir.evaluation.reference import bind, checked_inputs
 from ...ir.evaluation.sampling import evaluation_work, reduced_points
 from ...ir.functions import absolute, maximum
 from ...ir.kernel import Kernel
 from ...ir.node import Node, const
+from ...ir.normal_form import normalise
 from ...ir.operators import where
 from ...log import logger
+from ...opts.defaults import legal_prefix, plain_threads
 from ...targets import usable_cores
 from ..operands import read_element
 from .compare import DeviceExpect, trusted
@@ -95,8 +101,6 @@ def _bound(of: DType, value: Node, error: Node) -> Node:
 def sampled_points(kernel: Kernel, inputs: Mapping[str, Array], exact: bool, drift: float = 1.0) -> dict[str, tuple[Array, Array, Array]]:
     """What the host makes of some points of each output: (flat positions, values, weights). Raises DeviceError where it cannot be asked for
     points alone."""
-    from ...ir.evaluation import evaluate_points
-
     out = {}
     results = evaluate_points(kernel, inputs, POINTS, seed=1)
     for b in kernel.outputs:
@@ -144,9 +148,6 @@ def _computed(made: Kernel, inputs: Mapping[str, Array], once: Callable[[float],
     DeviceError where it fails."""
     import numpy as np
 
-    from ... import devices
-    from ...ir.errors import DeviceError
-    from ...ir.normal_form import normalise
     from ...opts.defaults import rows
     from ...plan import Artefacts
     from ...plan import compile as build
@@ -179,16 +180,13 @@ def _computed(made: Kernel, inputs: Mapping[str, Array], once: Callable[[float],
 
 
 def _legal(kernel: Kernel, wish: Any) -> Any:
-    from ... import devices
     from ...opts.apply_options import apply
-    from ...opts.defaults import legal_prefix
 
     return legal_prefix(wish, lambda opts: apply(kernel, opts, devices.get("cpu").target)) or ()
 
 
 def _in_a_child(built: Built, pointers: list[int], threads: int) -> str:
     """Run once in a child; what went wrong, or ''."""
-    from ... import devices
     from ..processes import process
 
     parent = os.getpid()
@@ -248,11 +246,6 @@ def _mended(
     """The expectations with lost elements as NumPy has them (`evaluate_kinds`), in the rows of an outer axis where they are; None where
     these are many, or nothing has such an axis."""
     import numpy as np
-
-    from ...ir.evaluation import cut_axes, evaluate_kinds
-    from ...ir.evaluation.algebra import Algebra
-    from ...ir.evaluation.dense import Env
-    from ...ir.evaluation.reference import bind, checked_inputs
 
     symbols = bind(kernel, inputs, {})
     family = next((f for f, _ in cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, inputs, symbols), symbols))), "")
@@ -343,7 +336,6 @@ def plan(kernel: Kernel, device: Device, inputs: Mapping[str, Array], exact: boo
     """How the device makes the references, or None where the host shall: for kernels that are soon done, or have no bounded form.
     `exact`: no rounding can happen on these inputs, so results must be equal. `drift`: how much wider bounds of roundings are."""
     from ...ir.cost import cost
-    from ...opts.defaults import plain_threads
     from ...plan import compile as build
 
     if not device.compares or kernel.symbols or cost(kernel).flops < DEVICE_FLOPS:

@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...ir.evaluation import cut_axes
+from ...ir.evaluation.algebra import Algebra
+from ...ir.evaluation.dense import Env
+from ...ir.evaluation.reference import bind, checked_inputs
 from ...ir.evaluation.sampling import RUN, evaluation_work, sampled_slices
 from ...ir.index import evaluate
 from ...ir.node import as_node
@@ -84,11 +88,6 @@ def _kinds(kernel: Kernel, vars: Mapping[str, int], seed: int) -> Sequence[tuple
 def _thinned(kernel: Kernel, values: Mapping[str, Array], vars: Mapping[str, int], slices: list[dict[str, Span]]) -> list[dict[str, Span]]:
     """The slices, which are parts of one axis, with a part of each other axis too: its first places, its last, and some at random."""
     import numpy as np
-
-    from ...ir.evaluation import cut_axes
-    from ...ir.evaluation.algebra import Algebra
-    from ...ir.evaluation.dense import Env
-    from ...ir.evaluation.reference import bind, checked_inputs
 
     symbols = bind(kernel, values, vars)
     prefix = cut_axes(kernel, Env(Algebra(), checked_inputs(kernel, values, symbols), symbols))

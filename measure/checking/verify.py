@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.body import Store
 from ...ir.buffer import Buffer, loads
 from ...ir.dtypes import FORMATS, HALF_SUBNORMAL, OVERFLOW
-from ...ir.evaluation import SLACK
+from ...ir.evaluation import SLACK, evaluate, evaluate_error, evaluate_kinds
 from ...ir.kernel import Kernel
 from ...ir.lower_precision import cut_sums, lower_precision
 from ...ir.node import const, walk
@@ -124,8 +124,6 @@ def expectations(kernel: Kernel, inputs: Mapping[str, Array], vars: Mapping[str,
     rounding can happen on those, floats must be equal too, and elsewhere roundings may all go one way (`exact.drift`)."""
     import numpy as np
 
-    from ...ir.evaluation import evaluate_error
-
     overflows: set[str] = set()
     with np.errstate(all="ignore"):
         results = evaluate_error(kernel, inputs, vars, threads=usable_cores(), overflows=overflows)
@@ -159,7 +157,6 @@ def certain_expectations(
     """The same of some `slices` of the outer axes (`ir.evaluation.sampling`; None: of all), on any inputs, by so many threads."""
     import numpy as np
 
-    from ...ir.evaluation import evaluate_kinds
     from ...ir.evaluation.sampling import reached
 
     with np.errstate(all="ignore"):
@@ -250,8 +247,6 @@ def with_overflow(
     must still be infinite."""
     import numpy as np
 
-    from ...ir.evaluation import evaluate_kinds
-
     with np.errstate(all="ignore"):
         kinds = evaluate_kinds(kernel, inputs, vars, threads=usable_cores())
         results, open_ends = {}, dict(free)
@@ -324,8 +319,6 @@ def _hit(kernel: Kernel, stores: list[Store], inputs: Mapping[str, Array], vars:
     import dataclasses
 
     import numpy as np
-
-    from ...ir.evaluation import evaluate
 
     b = stores[0].buffer
     marks = tuple(dataclasses.replace(s, expr=const(1, b.dtype)) for s in stores)

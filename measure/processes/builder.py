@@ -16,8 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ... import devices
 from ...ir.errors import BuildError, DeviceError, KernelError, OptError
 from ...log import logger
+from ...opts.opt import short
 from ..outcome import Measurement, Outcome
 from . import process
 from .protocol import Channel
@@ -47,8 +49,6 @@ class BuilderSetup:
 def serve(channel: Channel, setup: BuilderSetup) -> None:
     """Say (None, "ready"), then answer ("build", ticket, opts) with (ticket, Built | Measurement), and ("drop", tickets) with (None, those of them
     that were not begun)."""
-    from ... import devices
-
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     limit = setup.memory_limit if hard == resource.RLIM_INFINITY else min(setup.memory_limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
@@ -74,8 +74,6 @@ def serve(channel: Channel, setup: BuilderSetup) -> None:
 
 def _logged(opts: Any, made: Any) -> Any:
     if log.listens():
-        from ...opts.opt import short
-
         if isinstance(made, Measurement):
             log.debug("%s: %s after %.3g ms (%s)", short(opts), made.outcome, 1e3 * made.build_s, made.detail)
         else:

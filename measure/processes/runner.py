@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ... import devices
 from ...ir.errors import MeasureError, TilewrightError
 from ...log import logger
 from ..bench import Bench, Data, RunnerSetup, prepare
@@ -260,8 +261,6 @@ def _limit_memory(extra: int) -> None:
 def serve(channel: Channel, setup: RunnerSetup) -> None:
     """Answer the main process. ("measure", candidates, data, incumbent, full, group) → ("result", i, Measurement)… ("done", None);
     ("race", candidates, rounds, limit in seconds, data, energy, group) → ("done", Race or DuelError); ("prepare", data) → ("done", what it cost); trouble of our own → ("error", text)."""
-    from ... import devices
-
     runner = Runner(setup, devices.get(setup.device))
     try:
         while True:

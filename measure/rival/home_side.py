@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import TilewrightError
+from ...ir.normal_form import normalise
+from ...opts.opt import parse
 
 if TYPE_CHECKING:
     from ...devices import Executable
@@ -25,9 +27,7 @@ def prepare(job: dict[str, Any]) -> tuple[Executable, Callable[[int], list[float
     import numpy as np
 
     from ...devices import get
-    from ...ir.normal_form import normalise
     from ...named_kernels import make
-    from ...opts.opt import parse
     from ...plan import compile, empty
     from ...plan.compiled_kernel import Copying
     from ..inputs import generate, shape

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ... import targets
 from ...ir.errors import MeasureError, UsageError
 from ...ir.units import duration
 from ..timing import compare, median, noise, quartile
@@ -57,8 +58,6 @@ NATIVE = ("tinygrad",)
 
 def settings() -> dict[str, str]:
     """Variables that lower the rivals as far as TILEWRIGHT_TARGET lowers us; none where it does not."""
-    from ... import targets
-
     if not targets.lowered():
         return {}
     features = targets.host().features

@@ -8,6 +8,7 @@ import numpy as np
 
 from .... import xp
 from ....tensor import Tensor
+from ....tensor.running.current_capture import current
 from ..element_types import Array
 from .table import Call, DataDependentError, along, number, operator, operators
 
@@ -79,8 +80,6 @@ def known(x: Any) -> Array:
     """The elements of a tensor, where nothing is captured. Raises DataDependentError."""
     if not isinstance(x, Tensor):
         return np.asarray(x)
-    from ....tensor.running.current_capture import current
-
     if current() is not None:
         raise DataDependentError("the size of a result hangs on data")
     return np.asarray(x.numpy())

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .... import xp
+from ....ir.dtypes import dtype as dtype_of
 from ....ir.errors import UsageError
 from ....tensor import Tensor
 from ....tensor.graph.nodes import HostCall
@@ -153,8 +154,6 @@ def wide(x: Any) -> Any:
 
 def on_host(name: str, function: Callable[..., Array], inputs: Sequence[Any], shape: Sequence[int], dtype: str, *options: Any) -> Any:
     """What a function of NumPy arrays makes of tensors, computed when it is asked for. `options`: what else the result hangs on."""
-    from ....ir.dtypes import dtype as dtype_of
-
     call = HostCall(f"onnx.{name}", function, tuple(options))
     return Tensor.of(host(call, tuple(x.node for x in inputs), tuple(shape), dtype_of(dtype)))
 
