@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import product
 
 from ...ir import index as ix
@@ -18,6 +17,7 @@ from ...ir.buffer import Buffer, load_parts
 from ...ir.dtypes import bool_, index
 from ...ir.node import COMPARE, Node, axes_of, walk
 from ...opts.analysis.extremes import LEAST, MOST, best_order, by_bits, combine_of, covering, fully_unrolled
+from ...opts.analysis.numbered_places import anywhere, as_number, offsets
 from ...opts.analysis.structure import shifted_dimensions
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
@@ -25,41 +25,6 @@ from ...opts.nests import Nest
 from ...opts.schedule import Scheduled
 from ...targets import Target
 from ..machine import SLOW, Core
-
-# numbered places ------------------------------------------------------------------------------------------------------
-#
-# Places in several dimensions as single numbers, so that the many places of register copies are counted quickly.
-
-
-DIGIT = 32
-"""Bits that a dimension has in the number of a place."""
-_FAR, _BESIDE = 12, 6
-
-
-def as_number(at: Sequence[int]) -> int:
-    """A place as one number. Sums of places are sums of their numbers, and different places (of less than 2³¹ in each dimension) have
-    different numbers."""
-    total = 0
-    for k in at:
-        total = (total << DIGIT) + k
-    return total
-
-
-def anywhere(direction: int) -> int:
-    """How far copies are apart whose places data decides: further than others, in each of a few directions further than in the one before."""
-    return 1 << _FAR + _BESIDE * direction
-
-
-@cache
-def offsets(steps: tuple[int, ...], counts: tuple[int, ...]) -> tuple[int, ...]:
-    """How far copies are apart from the first, as numbers: `counts` of them in each direction, each `steps` from the one before."""
-    out = {0}
-    for step, count in zip(steps, counts, strict=True):
-        out = {k + step * i for k in out for i in range(count)}
-    return tuple(out)
-
-
-# shared work ----------------------------------------------------------------------------------------------------------
 
 Residue = tuple[tuple[tuple[Node, int], ...], ...]
 Place = tuple[Residue, tuple[int, ...]]
