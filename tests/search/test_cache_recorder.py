@@ -199,7 +199,7 @@ def test_what_was_found_last_answers_though_the_clock_was_set_back(cache: caches
     r.winner(ok(B, 1.1e-3), A, 1.2e-3, {"confirmed": True})
     r.close()
     best = cache.best(key)
-    assert best is not None and best.run_id == r.run_id and best.schedule != row.schedule and best.when > ahead
+    assert best is not None and best.run_id == r.run_id and best.opts != row.opts and best.when > ahead
 
 
 def test_rows_that_nothing_takes_are_said_to_be_lost(cache: caches.Cache, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -553,7 +553,7 @@ def test_a_best_that_does_not_pass_is_out_at_once_and_the_next_is_looked_for(sto
     wrong = [x for x in store.rows() if x.outcome == "wrong"]
     assert wrong and result.counts["wrong"] == len(wrong)
     assert len({x.opts for x in wrong}) == len(wrong), "each fell once"
-    measured = {x.schedule for x in store.rows() if x.outcome in ("ok", "slow", "wrong")}
+    measured = {x.opts for x in store.rows() if x.outcome in ("ok", "slow", "wrong")}
     assert sum(result.counts[o] for o in ("ok", "slow", "wrong") if o in result.counts) == len(measured), "each counts once"
     fell = {x.opts for x in wrong}
     assert not fell & {x.opts for x in store.answers(KEY)}
