@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from . import index as ix
 from .body import Store
-from .buffer import Buffer, load_parts
+from .buffer import Buffer, load, load_parts
 from .kernel import Kernel
 from .node import Node, as_node, axes_of, axis, const, reads_data, walk
-from .operators import substitute, where
+from .operators import cast, substitute, where
 
 
 def without_kept(kernel: Kernel) -> Kernel:
@@ -33,20 +33,79 @@ def without_kept(kernel: Kernel) -> Kernel:
     return Kernel(kernel.name, (), tuple(found), tuple(buffers))
 
 
+def written_at_places(kernel: Kernel, name: str, marks: Kernel, names: Sequence[str]) -> Kernel | None:
+    """`kernel`, which writes over an array at places that data says, without its input `name`: the map of the whole array that `marks` makes, with
+    the number of the last value for each place. It goes through the values in their order instead, and a later one stays. `names`: those that
+    the inputs of `marks` have in it. None where the two are not these."""
+    if kernel.body or marks.body or len(kernel.stores) != 1 or len(marks.stores) != 1:
+        return None
+    (store,), (made,) = kernel.stores, marks.stores
+    old = next((b for b in kernel.inputs if b.name == store.buffer.alias), None)
+    parts = None if old is None or store.indices != store.axes else _choice(store, old)
+    if old is None or parts is None:
+        return None
+    given, value = parts
+    maps = [n for n in walk(given, value) if n.op == "load" and load_parts(n)[0].name == name]
+    if len(maps) != 1 or load_parts(maps[0])[1:] != (store.indices, None) or given is not (const(0) < maps[0]):
+        return None
+    if any(n.op == "load" and load_parts(n)[0] == old for n in walk(value)):
+        return None
+    number, step = const(1), const(1)
+    for a in reversed(made.axes):
+        number, step = ix.add(number, ix.mul(a, step)), ix.mul(as_node(a.arg.extent), step)
+    if made.combine != "max" or made.own is not None or made.expr is not number:
+        return None
+    inputs = {b: replace(b, name=to) for b, to in zip(marks.inputs, names, strict=True)}
+    taken: dict[Node, Node] = {}
+    for n in walk(*made.indices, *([made.mask] if made.mask is not None else [])):
+        if n.op == "load":
+            buffer, at, mask = load_parts(n)
+            taken[n] = load(
+                inputs[buffer], tuple(substitute(i, dict(taken)) for i in at), None if mask is None else substitute(mask, dict(taken))
+            )
+    indices = tuple(substitute(i, dict(taken)) for i in made.indices)
+    inside = ix.minmax(
+        "max", ix.minmax("min", ix.add(maps[0], const(-1)), ix.add(step, const(-1))), const(0)
+    )  # (as all places of a gather are)
+    table = {maps[0]: number, inside: ix.add(number, const(-1)), **dict(zip(store.axes, indices, strict=True))}
+    value = substitute(value, table)
+    out = replace(store.buffer, alias="")
+    mask = None if made.mask is None else substitute(made.mask, dict(taken))
+    found = Store(out, indices, value, made.axes, None, mask)
+    read = {load_parts(n)[0] for n in walk(*indices, value, *([] if mask is None else [mask])) if n.op == "load"}
+    return Kernel(kernel.name, (), (found,), (*sorted(read, key=lambda b: b.name), out))
+
+
 def _narrowed(store: Store, old: Buffer, number: int) -> Store:
     """The store over fewer points; itself where it leaves nothing as it is."""
-    e = store.expr
-    if e.op != "where" or store.combine is not None or store.mask is not None or not _is_element(e.src[2], old, store.indices):
+    parts = _choice(store, old)
+    if parts is None:
         return store
-    found = _over(store, number, True)
+    found = _over(store, parts, load(old, store.indices), number, True)
     if any(map(reads_data, found.indices)) and any(n.op == "load" and load_parts(n)[0] == old for n in walk(found.expr)):
-        return _over(store, number, False)  # an array is read in place only where indices show that each element is written once
+        return _over(
+            store, parts, load(old, store.indices), number, False
+        )  # read in place only where indices show that each is written once
     return found
 
 
-def _over(store: Store, number: int, data: bool) -> Store:
-    """The store over the points that conditions allow. `data`: whether a place may be one that data says."""
-    rest = list(_conjuncts(store.expr.src[0]))
+def _choice(store: Store, old: Buffer) -> tuple[Node, Node] | None:
+    """(the condition, the value) of a store that leaves elements as they are where a condition does not hold; None of any other. Elements of
+    few bits are chosen as they are computed, as wider ones."""
+    e, kept = store.expr, load(old, store.indices)
+    rounds = e.op == "cast" and e.src[0].op == "where" and old.dtype is e.dtype
+    chosen = e.src[0] if rounds else e
+    if chosen.op != "where" or store.combine is not None or store.mask is not None:
+        return None
+    given, value, other = chosen.src
+    if other is not (cast(kept, chosen.dtype) if rounds else kept):
+        return None
+    return given, cast(value, e.dtype) if rounds else value
+
+
+def _over(store: Store, parts: tuple[Node, Node], kept: Node, number: int, data: bool) -> Store:
+    """The store over the points that the condition allows, of (condition, value). `data`: whether a place may be one that data says."""
+    rest = list(_conjuncts(parts[0]))
     table: dict[Node, Node] = {}
     axes: list[Node] = []
     for a in store.axes:
@@ -64,17 +123,11 @@ def _over(store: Store, number: int, data: bool) -> Store:
             table[a] = ix.add(start, new)
     if not table:
         return store
-    value, kept = (substitute(n, dict(table)) for n in store.expr.src[1:])
+    value, kept = (substitute(n, dict(table)) for n in (parts[1], kept))
     for c in rest:
         value = where(substitute(c, dict(table)), value, kept)
-    return replace(store, indices=tuple(substitute(i, dict(table)) for i in store.indices), expr=value, axes=tuple(axes))
-
-
-def _is_element(n: Node, old: Buffer, indices: Sequence[Node]) -> bool:
-    if n.op != "load":
-        return False
-    buffer, at, mask = load_parts(n)
-    return buffer == old and mask is None and tuple(at) == tuple(indices)
+    expr = cast(value, store.buffer.dtype)
+    return replace(store, indices=tuple(substitute(i, dict(table)) for i in store.indices), expr=expr, axes=tuple(axes))
 
 
 def _conjuncts(n: Node) -> Iterator[Node]:

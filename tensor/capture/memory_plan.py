@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...ir.errors import KernelError
-from ...ir.kept_elements import without_kept
+from ...ir.kept_elements import without_kept, written_at_places
 from ...ir.rewriter import in_place
 from ..fusion.call_list import Call, CallList, KernelCall, Place
 from .capture import ArraySource, CapturedGraph, CapturedState
@@ -185,7 +185,8 @@ class _Places:
                     self.spots[p] = Spot("given", found)
                 else:
                     self._fresh(p, fresh)
-        rest = [p for c in self.calls for p in c.outputs if p not in self.spots]
+        gone = self._maps_left_out() if not rooms and not handles else set()
+        rest = [p for i, c in enumerate(self.calls) if i not in gone for p in c.outputs if p not in self.spots]
         lifetimes = [self._lifetime(p) for p in dict.fromkeys(rest)]
         lifetimes += [Lifetime(len(self.made.nodes) + n, nbytes, i, i) for n, (i, nbytes) in enumerate(sorted(rooms.items()))]
         plan = arena(lifetimes)
@@ -197,7 +198,32 @@ class _Places:
             self.spots.update((p, Spot("arena", at)) for p, at in plan.offsets.items())
         spots = [self.spots[p] for p in range(len(self.made.nodes) + len(rooms))]
         made = PlacedCalls(spots, fresh, states, donated, plan, sizes, {n: self.spots[p] for n, p in enumerate(outs)})
-        return made, [_without_kept(c) for c in self.calls]
+        return made, [_without_kept(c) for i, c in enumerate(self.calls) if i not in gone]
+
+    def _maps_left_out(self) -> set[int]:
+        """Which calls make maps of what is written where that nobody reads any more: calls that write to some places of an array in its own
+        memory go through what they write instead. (What the maps are made of must be as it was then.)"""
+        readers: dict[Place, list[int]] = {}
+        for i, c in enumerate(self.calls):
+            for p in {*c.inputs}:
+                readers.setdefault(p, []).append(i)
+        gone: set[int] = set()
+        for n, marks in enumerate(self.calls):
+            if not isinstance(marks, KernelCall) or len(marks.outputs) != 1 or marks.outputs[0] in self.spots:
+                continue
+            if any(_key(self.leaves[p]) in self.taken for p in marks.inputs if p < len(self.leaves)):
+                continue
+            (q,) = marks.outputs
+            made = {i: _at_places(self.calls[i], q, marks) for i in readers.get(q, ())}
+            if not made or None in made.values():
+                continue
+            for i, call in made.items():
+                assert call is not None
+                self.calls[i] = call
+                self.last.update((p, max(self.last[p], i)) for p in marks.inputs)
+            self.spots[q] = Spot("arena", 0)
+            gone.add(n)
+        return gone
 
     def _fresh(self, p: Place, fresh: list[Place]) -> int:
         if p not in fresh:
@@ -249,6 +275,19 @@ class _Places:
             return replace(call, kernel=in_place(kernel, {**aliases, out.name: source.name}))
         except KernelError:
             return None
+
+
+def _at_places(call: Call, q: Place, marks: KernelCall) -> KernelCall | None:
+    """The call in place without the map `q` of what it writes where, from what that is made of; None where it is no such call."""
+    if not isinstance(call, KernelCall) or len(call.outputs) != 1 or call.inputs.count(q) != 1:
+        return None
+    known = dict(zip(call.inputs, (b.name for b in call.kernel.inputs)))
+    names = [known.get(p, f"at{i}") for i, p in enumerate(marks.inputs)]
+    kernel = written_at_places(call.kernel, known[q], marks.kernel, names)
+    if kernel is None:
+        return None
+    places = dict(zip(names, marks.inputs)) | {b.name: p for b, p in zip(call.kernel.inputs, call.inputs)}
+    return replace(call, kernel=kernel, inputs=tuple(places[b.name] for b in kernel.inputs))
 
 
 def _without_kept(call: Call) -> Call:

@@ -6,10 +6,9 @@ indices inside of their dimension."""
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...ir import index as ix
@@ -309,8 +308,7 @@ def setitem(x: TensorNode, key: Any, value: TensorNode | Scalar) -> TensorNode:
         _value(value, indexed(x, at).shape, x)
         return x
     if any(i.shape for _, i in at.loaded) or at.flag is not None:
-        rows = _rows(x, at, value)
-        return _loaded(x, at, value) if rows is None else rows
+        return _loaded(x, at, value)
     return _sliced(x, at, value)
 
 
@@ -358,28 +356,6 @@ def _sliced(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorN
     by = maps.IndexMap(x.shape, lengths, axes, tuple(at), None if mask.op == "const" else mask)
     spread = view(reshape(node, lengths), by)
     return spread if inside is None else elementwise("where", inside, spread, x)
-
-
-ROWS, SPARSE = 16, 8
-"""Writes at most that are made one after the other, and how many times as large as all that they write an array must be for it."""
-
-
-def _rows(x: TensorNode, key: IndexKey, value: TensorNode | Scalar) -> TensorNode | None:
-    """A few places of a large array, as those of a batch in what is kept for attention, one after the other: a test for each, and no map of who
-    wrote what of the whole array. None for others."""
-    shapes = {i.shape for _, i in key.loaded} - {()}
-    shape = indexed(x, key).shape
-    count = next(iter(shapes))[0] if len(shapes) == 1 else 0
-    if shapes != {(count,)} or key.flag is not None or symbolic((count, *shape, *x.shape)):
-        return None
-    if not 1 < count <= ROWS or SPARSE * math.prod(shape) > math.prod(x.shape):
-        return None
-    node = _value(value, shape, x)
-    for i in range(count):
-        at = tuple((d, indexed(n, parsed(n.shape, i)) if n.shape else n) for d, n in key.loaded)
-        row = indexed(node, parsed(shape, (*(slice(None) for _ in range(key.front)), i)))
-        x = _sliced(x, replace(key, loaded=at), row)
-    return x
 
 
 def _inside_of(index: TensorNode, n: int) -> TensorNode:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
+from ...ir.dtypes import bool_
 from ...ir.node import Node, axes_of, const, reachable
 from ..graph import index_maps as maps
 from ..graph.index_maps import IndexMap, Indices
@@ -20,6 +21,8 @@ from .heads import batches, is_contraction
 from .loop_axes import ZERO, Splits, axes_in, gathered, loops_of, plain, split_axes, splits_of, spread, through, units, whole
 from .store_rules import Rule
 
+NEAR_BY = 16
+"""Nodes that are looked through for an array that is read anyway."""
 SMALL = 1 << 14
 """Elements up to which a kernel may reduce a whole array and then use the result: no other core would help."""
 
@@ -116,10 +119,26 @@ class Regions:
         if n.op in ("elementwise", "gather") or self._narrows(n) or _pads_bytes(n, uses):
             places = [len(u.indices) if cost.near(n) else 1 for u in uses.values()]  # (of a stencil, which computes it for each)
             iterations = [n.size if self._hoisted(u) else u.iterations * k for u, k in zip(uses.values(), places, strict=True)]
-            again = (len(uses) > 1 or iterations[0] > n.size) and not cost.between_places(n, self._end)
+            again = (len(uses) > 1 or iterations[0] > n.size) and not cost.between_places(n, self._end) and not self._read_anyway(n)
             if again and cost.cheaper_to_store(n, iterations, self._end):
                 return Rule.readers if len(uses) > 1 else Rule.operand
         return None
+
+    def _read_anyway(self, n: TensorNode) -> bool:
+        """Whether a condition is of one array that all who ask it read as well, as a map of places is: who has it compares for nothing."""
+        arrays = cost.behind(n, self._end).arrays if n.dtype is bool_ else ()
+        return len(arrays) == 1 and all(self._reaches(r, n, arrays[0]) for r in self.graph.readers[id(n)])
+
+    def _reaches(self, reader: TensorNode, n: TensorNode, array: TensorNode) -> bool:
+        waiting = [s for s in reader.src if s is not n]
+        for _ in range(NEAR_BY):
+            if not waiting:
+                return False
+            m = waiting.pop()
+            if m is array:
+                return True
+            waiting += () if self._end(m) else m.src
+        return False
 
     def _moved(self, n: TensorNode, uses: dict[int, KernelUse]) -> bool:
         """Whether contractions read a view, which holds each element of its source once, along a dimension in which these lie in short runs, as

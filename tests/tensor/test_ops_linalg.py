@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from tilewright import Tensor, xp
 from tilewright.ir.errors import UsageError
-from tilewright.tensor.graph.nodes import walk
 from tilewright.tensor.ops import einsum as E
 
 from tests.tensor.agree import Agree
@@ -37,25 +34,6 @@ def test_products_of_truth_values_are_numpys(agree: Agree, monkeypatch: pytest.M
         wanted = x.copy()
         of.at(wanted, places, x[::-1])
         agree(f"index_put by {combine}", s.index_put(places, Tensor(x[::-1].copy()), combine), wanted)
-
-
-FEW_PLACES: list[Any] = [
-    ([0, 5, -1],), ([0, 2], [3, 39]), (slice(None), [1, 1, 5]), (slice(1, 4), [2, -3]), ([3, 4], slice(None, None, -2)),
-    (slice(None), slice(0, 7), [9, 9]), (2, [5, 6, 5]), ([1, 2], slice(2, 9), [3, 4]), (None, [1, 2]), (..., [4, 2]), ([0, 1], None, [2, 3]),
-    ([0, 1], [7]), ([0, 0, 0], [1, 1, 1]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("key", FEW_PLACES, ids=str)
-def test_few_places_of_a_large_array_are_written_in_turn(key: tuple[Any, ...]) -> None:
-    """Without a scatter over all of it, as NumPy writes them: the last of two wins."""
-    x = RNG.random((6, 40, 50), dtype=np.float32)
-    for shape in (x[key].shape, x[key].shape[1:], ()):
-        value, wanted, new = RNG.random(shape, dtype=np.float32), x.copy(), Tensor(x.copy())
-        wanted[key] = value
-        new[tuple(Tensor(np.array(k)) if isinstance(k, list) else k for k in key)] = Tensor(value)
-        assert all(n.op != "scatter" for n in walk([new.node]))
-        np.testing.assert_array_equal(new.numpy(), wanted)
 
 
 def test_products_as_numpys(agree: Agree) -> None:

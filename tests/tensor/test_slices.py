@@ -133,6 +133,60 @@ def test_nothing_else_is_written(name: str, count: int, monkeypatch: pytest.Monk
     assert not any(b.name == "in1" and b.shape == SHAPE for b in f.programs[0].calls[-1].kernel.inputs)
 
 
+LISTS: dict[str, Any] = {
+    "rows": ([0, 2, 1, -1],),
+    "of two dimensions": ([0, 2, 2], [3, 12, 3]),
+    "a slice before": (S(None), [1, 1, 5]),
+    "a slice between": ([1, 0], S(2, 9), [6, -7]),
+    "of all slices": ([[1, 0], [2, 2]], S(None, None, -2)),
+    "a place twice": ([1, 1, 1], [4, 4, 4], S(1, 5)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.covering
+def test_places_that_data_says_are_written_and_no_others(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the array's own memory: as NumPy does, so that the last of two values stays, and with no map of the whole array."""
+    monkeypatch.setattr("tilewright.tensor.capture.graph_records.load", lambda *_: None)
+    key = LISTS[name]
+
+    def update(x: Any, v: Any, *at: Any) -> None:
+        left = iter(at)
+        x[tuple(next(left) if isinstance(k, list) else k for k in key)] = v.astype(dtype)
+
+    f = jit(update)
+    x, want = (Tensor(A.astype("float32")).astype(dtype) + 0).realise(), A.copy()
+    values = np.arange(A[key].size, dtype=np.float32).reshape(A[key].shape) / 4
+    want[key] = values
+    f(x, Tensor(values), *(Tensor(np.array(k)) for k in key if isinstance(k, list)))
+    assert np.array_equal(x.numpy().astype("float32"), Tensor(want).astype(dtype).numpy().astype("float32"))
+    kernels = [k for c in f.programs[0].calls if (k := getattr(c, "kernel", None)) is not None]
+    stores = [s for k in kernels for s in k.stores if s.buffer.shape == SHAPE]
+    assert [prod(ix.upper(a.arg.extent) for a in s.axes) for s in stores] == [values.size]
+
+
+def test_a_map_of_places_stays_where_others_need_it() -> None:
+    """Where the array was before is wanted too, and where places are of the array that is written."""
+
+    def both(x: Any, at: Any) -> Any:
+        old = x * 1
+        x[at] = old[0] + 1
+        return old.sum(), x.sum()
+
+    def own(x: Any, v: Any) -> None:
+        x[x[:2, 0, 0].astype("int64")] = v
+
+    x, want = (Tensor(A) + 0).realise(), A.copy()
+    want[[2, 1]] = A[0] + 1
+    assert [float(v.numpy()) for v in jit(both)(x, Tensor(np.array([2, 1])))] == [A.sum(dtype="float64"), want.sum(dtype="float64")]
+    y, want = (Tensor(A[:, :2, :2] % 3) + 0).realise(), A[:, :2, :2] % 3
+    want[want[:2, 0, 0].astype(int)] = 7
+    jit(own)(y, Tensor(np.float32(7)))
+    assert np.array_equal(y.numpy(), want)
+
+
 @pytest.mark.slow
 def test_symbols_say_where() -> None:
     at, n = Var("at", 0, 12), Var("n", 0, 9)
