@@ -17,7 +17,7 @@ from ..graph import primitives as P
 from ..graph.nodes import Mark, TensorNode, differentiated, make, walk
 from ..graph.source_lines import at as line
 from ..graph.source_lines import user_line
-from ..running.current_capture import collecting, happen, thread
+from ..running.current_capture import collecting, current, happen, thread
 from ..running.realise import realise
 from ..tensor import Tensor, as_tensor
 from ..trees import flatten, tree_map, unflatten
@@ -112,13 +112,24 @@ def _given_back(written: Written, outs: Sequence[Tensor], table: Mapping[int, Te
 
     if not broken():
         return []
-    gc.collect()
-    found = broken()
+    with _weakly_held(written):
+        gc.collect()
+        found = broken()
     for t, old in found:
         t.node = old
         if t.links is not None:
             spread(t)
     return [t for t, _ in found]
+
+
+@contextmanager
+def _weakly_held(written: Written) -> Iterator[None]:
+    """A capture, which holds what was assigned to, does not hold what was written here: what was the function's own goes."""
+    capture = current()
+    noted = {} if capture is None else {k: capture.assigned.pop(k)[1] for k in written if k in capture.assigned}
+    yield
+    if capture is not None:
+        capture.assigned.update({k: (t, old) for k, old in noted.items() if (t := written[k][0]()) is not None})
 
 
 def _placeholder(t: Tensor, at: int, table: dict[int, TensorNode], slots: list[TensorNode], sizes: set[int]) -> Tensor:

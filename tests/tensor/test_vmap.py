@@ -172,3 +172,17 @@ def test_what_each_element_has_of_its_own_is_not_written_outside() -> None:
         return found[1:]
 
     assert vmap(own)(x).tolist() == [[0, 2], [3, 5]] and memory.tolist() == [1, 1, 1]
+
+
+def test_what_a_function_of_its_own_writes_to_is_no_tensor_from_outside_of_a_capture() -> None:
+    def loss(x: Tensor) -> Tensor:
+        y = xp.zeros(3, dtype="float64") + 0
+        y[0] = x[0] * x[1]
+        return (y * y).sum()
+
+    x = rng.standard_normal((2, 3))
+    wanted = [grad(loss)(Tensor(row)).numpy() for row in x]
+    np.testing.assert_allclose(jit(lambda x: vmap(grad(loss))(x))(Tensor(x)).numpy(), wanted)
+    outside = Tensor(np.zeros(3))
+    with pytest.raises(UsageError, match="from outside"):
+        jit(lambda x: vmap(lambda row: outside.assign(row).sum())(x))(Tensor(x))
