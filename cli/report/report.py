@@ -240,6 +240,8 @@ def _configuration(r: Row) -> dict[str, Any]:
 
 NEAR = 0.9
 """Share of the bandwidth from which on a kernel counts as being at it."""
+BUSY = 1.5
+"""How many times as long as a token its kernels may take one by one: beyond, something else ran meanwhile."""
 
 
 def _token_report(args: Namespace) -> int:
@@ -264,7 +266,7 @@ def _token_report(args: Namespace) -> int:
 
 def _token_facts(found: dict[str, Any]) -> dict[str, Any]:
     """The same, with bytes and bandwidths of the whole. `share`: of the bytes a second that this machine reads, None where its limits are not
-    known; `slow`: seconds that a kernel takes beyond those of its bytes."""
+    known; `slow`: seconds that a kernel takes beyond those of its bytes; `busy`: whether kernels took so long that other programs must have run."""
     from ...devices import get
 
     kernels, seconds = found["kernels"], found["seconds"]
@@ -276,8 +278,9 @@ def _token_facts(found: dict[str, Any]) -> dict[str, Any]:
         k["slow"] = k["seconds"] - k["nbytes"] / reads if reads else None
     nbytes = sum(k["nbytes"] for k in kernels)
     share = nbytes / seconds / reads if reads else None
-    between = max(0.0, seconds - sum(k["seconds"] for k in kernels))
-    return found | {"nbytes": nbytes, "reads_s": reads, "share": share, "between_s": between, "threads": threads}
+    together = sum(k["seconds"] for k in kernels)
+    measured = {"between_s": max(0.0, seconds - together), "busy": together > BUSY * seconds}
+    return found | measured | {"nbytes": nbytes, "reads_s": reads, "share": share, "threads": threads}
 
 
 def _print_token(args: Namespace, token: dict[str, Any]) -> None:
@@ -296,6 +299,11 @@ def _print_token(args: Namespace, token: dict[str, Any]) -> None:
     of = f", {share(token['share'])} of the {token['reads_s'] / 1e9:.3g} GB/s that memory gives" if token["reads_s"] else ""
     line = f"{whole}: {token['nbytes'] / token['seconds'] / 1e9:.3g} GB/s{of}; {duration(token['between_s'])} between kernels"
     out.print(line, soft_wrap=soft_wrapped(out))
+    if token["busy"]:
+        ratio = sum(k["seconds"] for k in token["kernels"]) / token["seconds"]
+        text = f"the times of kernels are not to be trusted: together they are {ratio:.1f} times those of a token, so other programs ran meanwhile"
+        out.print(f"{text}; measure again when nothing else runs", soft_wrap=soft_wrapped(out))
+        return
     if token["reads_s"] is None:
         out.print("this machine's limits are not known: `tune devices --probe` measures them, for shares of the bandwidth", style="dim")
         return

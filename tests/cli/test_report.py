@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tilewright import cache
+from tilewright.cli import main
 
 from .conftest import Tune, row
 
@@ -452,3 +453,18 @@ def test_what_the_device_was_like_is_said_as_far_as_it_is_known() -> None:
     assert clocks({"clocks": {"sm_mhz_held": 1760, "throttle": []}}) == "1760 MHz by their own count just before"
     # a row that came with a bundle may hold anything
     assert clocks({}) == clocks({"clocks": "fast"}) == clocks({"clocks": {"sm_mhz": "x", "throttle": 3}}) == ""
+
+
+@pytest.mark.parametrize(("seconds", "busy"), [(0.5, True), (0.014, False)])
+def test_times_of_a_busy_machine_explain_no_token(
+    seconds: float, busy: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kernels that together take far longer than the token that they make."""
+    kernel = {"name": "matmul", "calls": 10, "seconds": seconds, "nbytes": 1e6, "gbytes_s": 1.0, "origin": "start", "threads": 1}
+    found = {"event": "token", "seconds": 0.01, "weights": 1, "kernels": [kernel]}
+    monkeypatch.setattr("tilewright.cli.tuning.model.is_files", lambda path: True)
+    monkeypatch.setattr("tilewright.cli.tuning.model.events", lambda *_: [found])
+    assert main(["report", "--tokens", "m.gguf"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("together they are 50.0 times those of a token" in said) == busy
+    assert not (busy and "more than its bytes" in said)
