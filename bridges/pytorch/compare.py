@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator as python_operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,26 +37,31 @@ class NodeDifference:
         return f"{self.node} ({self.target}) differs by {self.error:.3g}, where {self.bound:.3g} is rounding:\n\n{self.script}"
 
 
-def compare(model: Callable[..., Any], *inputs: Any) -> NodeDifference | None:
-    """Run a model's forward pass node by node on PyTorch's own values, each node also on our kernels. Returns the first node whose result
+def compare(model: Callable[..., Any], *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> NodeDifference | None:
+    """Run a model's forward pass, `model(*inputs, **kwargs)`, node by node on PyTorch's own values, each node also on our kernels. Returns the first node whose result
     differs by more than rounding, or None. The model's state and the inputs stay as they are. Raises UsageError where the model cannot be
     traced as one graph."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    arrays = [x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor)]
-    if not arrays:
-        raise UsageError("compare(model, *inputs): give the tensors that the model is called with")
+    named = dict(kwargs or {})
+    given = (*inputs, *named.values())
+    if not any(isinstance(x, torch.Tensor) for x in tree_leaves(given)):
+        raise UsageError("compare(model, *inputs, kwargs={…}): give the tensors that the model is called with")
     model = getattr(model, "_orig_mod", model)  # (what torch.compile was given)
+
+    def call(*arguments: Any) -> Any:
+        return model(*arguments[: len(inputs)], **dict(zip(named, arguments[len(inputs) :], strict=True)))
+
     with torch.no_grad(), _unchanged([*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []):
         try:
             with resizing():
-                module = make_fx(model, decomposition_table=decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+                module = make_fx(call, decomposition_table=decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
         except Exception as e:
             raise UsageError(
                 f"compare: {type(model).__name__} cannot be traced as one graph ({type(e).__name__}: {e}); compare a part of it"
             ) from e
         found = _Comparison(module)
-        found.run(*tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, inputs))
+        found.run(*tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, given))
     return found.first
 
 

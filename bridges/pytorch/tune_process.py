@@ -1,6 +1,6 @@
 """The process in which `tune model` loads and tunes a model: `python -m tilewright.bridges.pytorch.tune_process FILE FUNCTION OPTIONS`.
 
-FUNCTION() returns a module and the inputs of a call: a tensor, or a tuple of them. OPTIONS is a JSON object. What happens is written to
+FUNCTION() returns a module and the inputs of a call: a tensor, a tuple of them, or a mapping by the names of arguments. OPTIONS is a JSON object. What happens is written to
 standard output, a JSON object a line; what the file itself prints goes to standard error."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -21,8 +21,8 @@ from .report import fallbacks
 from .tuning import tune
 
 
-def load(file: str, function: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-    """What a user's file makes. Raises UsageError."""
+def load(file: str, function: str) -> tuple[torch.nn.Module, tuple[Any, ...], Mapping[str, Any]]:
+    """What a user's file makes: a module, and the arguments of a call by place and by name. Raises UsageError."""
     make = runpy.run_path(file).get(function)
     if not callable(make):
         raise UsageError(f"{file} has no function {function}: write one that returns (module, inputs)")
@@ -30,7 +30,9 @@ def load(file: str, function: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     if not isinstance(made, tuple) or len(made) != 2 or not callable(made[0]):
         raise UsageError(f"{function} of {file} returned {type(made).__name__}: return (module, inputs)")
     model, inputs = made
-    return model, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    if isinstance(inputs, Mapping):
+        return model, (), inputs
+    return model, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), {}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,9 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     os.dup2(2, 1)
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
     try:
-        model, inputs = load(file, function)
+        model, inputs, named = load(file, function)
         with torch.set_grad_enabled(bool(options.pop("training"))):
-            tuned = tune(model, *inputs, watcher=lines, **options)
+            tuned = tune(model, *inputs, kwargs=named, watcher=lines, **options)
     except TilewrightError as e:
         lines.say("failed", error=str(e))
         return 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,28 +17,30 @@ from .report import functions
 
 
 def tune(
-    model: Callable[..., Any], *inputs: Any, budget: float | str = "60s", watcher: TuningWatcher | None = None, **options: Any
-) -> TunedModel:
-    """Tune the kernels of `model(*inputs)`, heaviest first, until the budget is spent. What was found is in the cache, so every process that
-    compiles the model after this runs it; graphs of this process that run these kernels change to it. Where an input or parameter needs a
-    gradient, the backward pass is tuned too. `watcher` is told what happens; `options`: as for the backend."""
+    model: Callable[..., Any], *inputs: Any, kwargs: Mapping[str, Any] | None = None, budget: float | str = "60s",
+    watcher: TuningWatcher | None = None, **options: Any,
+) -> TunedModel:  # fmt: skip
+    """Tune the kernels of `model(*inputs, **kwargs)`, heaviest first, until the budget is spent. What was found is in the cache, so every
+    process that compiles the model after this runs it; graphs of this process that run these kernels change to it. Where an input or
+    parameter needs a gradient, the backward pass is tuned too. `watcher` is told what happens; `options`: as for the backend."""
     first = len(GRAPHS)
     before = torch.compile(model, backend=partial(backend, options={**options, "tune": "list"}))
-    _call(before, inputs)
+    call = partial(_call, partial(before, *inputs, **(kwargs or {})))
+    call()
     programs = [f for g in GRAPHS[first:] for p in g.programs.values() for f in functions(p)]
     settings = JitOptions(**({"threads": threads(), "budget": budget} | {k: v for k, v in options.items() if k != "tune"}))
     searched = search(programs, settings, watcher)
-    tuned = accept([searched], lambda: _call(before, inputs), watcher)
+    tuned = accept([searched], call, watcher)
     others = [f for g in GRAPHS[:first] for p in g.programs.values() for f in functions(p)]
     for f, old, new in replace(searched, functions=others).changes():
         f.change(old, new)
     return tuned
 
 
-def _call(compiled: Callable[..., Any], inputs: Any) -> float:
+def _call(compiled: Callable[[], Any]) -> float:
     """Seconds of a call, with a backward pass where there is one."""
     begin = time.perf_counter()
-    result = compiled(*inputs)
+    result = compiled()
     if torch.is_grad_enabled():
         outs = [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
         if outs:

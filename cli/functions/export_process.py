@@ -47,7 +47,9 @@ def _export(asked: dict[str, Any]) -> None:
         from ...bridges.pytorch.tune_process import load
 
         file, _, which = path.rpartition(":")
-        module, inputs = load(file, which)
+        module, inputs, named = load(file, which)
+        if named:
+            raise UsageError(f"{path} gives inputs by name: return a tuple of them, in the order of the module's arguments, to export it")
         forward = inspect.signature(getattr(module, "forward", module)).parameters
         text, symbols = with_sizes(asked["shape"] or "", forward)
         for label, spec in parse_specs(text).items():

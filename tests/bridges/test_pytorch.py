@@ -641,13 +641,13 @@ def test_compare_leaves_everything_as_it_was() -> None:
             super().__init__()
             self.norm, self.rows = nn.BatchNorm1d(6), nn.LayerNorm(6)
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x: Any, scale: Any) -> Any:
             x.add_(1)
-            return self.rows(self.norm(x)).sort()[0], x.split([2, 4], 1)[1].max(1)
+            return self.rows(self.norm(x * scale)).sort()[0], x.split([2, 4], 1)[1].max(1)
 
     model, x = Model(), torch.randn(5, 6)
     before, state = x.clone(), copy.deepcopy(model.state_dict())
-    assert bridge.compare(model, x) is None and bridge.compare(compiled(model), x) is None
+    assert bridge.compare(model, x, 2.0) is None and bridge.compare(compiled(model), x, kwargs={"scale": 2.0}) is None
     assert torch.equal(x, before) and all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
 
 
@@ -672,7 +672,8 @@ import torch
 print("said by the file")
 
 def make():
-    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).eval(), torch.randn(8, 16)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).eval()
+    return model, {"input": torch.randn(8, 16)}
 
 def wrong():
     return 3

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tilewright import export
 from tilewright.cli import main
+from tilewright.cli.functions import export_process
 from tilewright.ir.errors import UsageError
 
 torch = pytest.importorskip("torch")
@@ -51,6 +52,12 @@ def test_a_module_of_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     assert main([*command, "--shape", "n=1..16,input=nx3x8x7"]) == 2 and "and input is [2, 3, 8, 6]" in capfd.readouterr().err
     assert main([*command, "--shape", "n=1..16,image=nx3x8x6"]) == 2 and "image is none" in capfd.readouterr().err
     assert main([*command, "--shape", "n=1..16,input=2x3xnx6"]) == 2 and "torch.export cannot take" in capfd.readouterr().err
+
+
+def test_inputs_by_name_have_no_order(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(f"{FILE}\n\ndef named():\n    module, x = make()\n    return module, {{'input': x}}\n")
+    with pytest.raises(UsageError, match="gives inputs by name"):
+        export_process._export({"path": f"{tmp_path / 'net.py'}:named", "shape": None})
 
 
 class Mixer(torch.nn.Module):
