@@ -325,9 +325,7 @@ def _packed_where_quicker(trials: Trials, packed: _Choice, found: list[Opts]) ->
 def _ask_rules(choice: _Choice) -> None:
     """Ask the first kind of rules that has a legal guess: as in the ranked choice, what has a fold's start schedules needs no other."""
     f = choice.f
-    choice.ask_all(RESIDUES.guesses(f))
-    if choice.found:
-        _count_two(choice)
+    if _take_residues(choice):
         return
     if choice.take_first(ENTRIES.guesses(f)):
         return
@@ -386,6 +384,20 @@ def _ask_other_lanes(choice: _Choice) -> None:
     choice.ask_all(EACH_AXIS.guesses(choice.f))
     others = [o for o in choice.found if o not in plain]
     choice.found = plain | {o: choice.found[o] for o in _faster_by_both(trials, best, others, FAR_FASTER)}
+
+
+def _take_residues(choice: _Choice) -> bool:
+    """Take, for sums told apart by residues, the likeliest tile with lanes along blocks, or the best of those with lanes along channels by the
+    model, what both the estimate and the counts like better; whether there is one."""
+    trials = choice.f.trials
+    blocks, channels = list[Opts](), list[Opts]()
+    for o in map(trials.legal_at_once, RESIDUES.guesses(choice.f)):
+        if o is not None:
+            (channels if any(x.op == "STAGE" for x in o) else blocks).append(o)
+    likely = (_faster_by_both(trials, blocks[0], blocks[1:], CLEARLY) or blocks[:1]) if blocks else []
+    likely += sorted(channels, key=trials.seconds)[:1]
+    choice.found = dict.fromkeys(likely, 0.0) if len(likely) < 2 else dict(zip(likely, map(trials.ruler(), likely)))
+    return bool(likely)
 
 
 def _faster_by_both(trials: Trials, best: Opts, others: Iterable[Opts], times: float) -> list[Opts]:

@@ -25,7 +25,17 @@ from ...opts.plans import ONCE
 from ...targets import Target
 from ..machine import DEFAULT
 from ..model.shared_work import is_noted
-from .lanes_along_rows import LanesAlongRows, depth_of, masked, read_bytes, row_lane_guesses, short_window_guesses, slides, window_grid
+from .lanes_along_rows import (
+    LanesAlongRows,
+    depth_of,
+    masked,
+    read_bytes,
+    row_lane_guesses,
+    short_window_guesses,
+    slides,
+    strided_points,
+    window_grid,
+)
 from .start_rule import Numbers, StartFacts, StartRule, Template
 from .trials import Trials
 
@@ -392,7 +402,7 @@ def _reduce_loops(p: _Plan, at: str, inner_row: str) -> tuple[list[Opt], str]:
         if inner_row and inner_row != at:
             out.append(opt("MOVE", p.k, before=inner_row))
             at = p.k
-    elif b.kc and p.c.plain and len(p.c.reduce) > 1 and inner_row and inner_row != at:
+    elif b.kc and (p.c.plain or strided_points(p.c)) and len(p.c.reduce) > 1 and inner_row and inner_row != at:
         # the reduce axes make the block together: the outermost one is cut, or its steps are the blocks
         outer, block = p.c.reduce[0], b.kc // math.prod(extent(a) for a in p.c.reduce[1:])
         if 1 <= block < extent(outer):
@@ -410,7 +420,7 @@ def _panels(p: _Plan, at: str, inner_row: str) -> list[Opt]:
         if c.wide_value and at != p.row:  # (in a loop over rows it would be computed for each of them)
             out.append(opt("STAGE", c.wide_value, at=at))
         elif c.stages and not c.wide_value:
-            out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain or fit else "row"))
+            out.append(opt("STAGE", c.wide.name, at=at, order="panel" if c.plain or fit or strided_points(c) else "row"))
     if b.pack_tall and fit is not None:
         at = p.row if b.rows else inner_row
         out.append(opt("STAGE", c.tall.name, at=at, order="row", pad=16) if fit.grouped else opt("STAGE", c.tall.name, at=at))

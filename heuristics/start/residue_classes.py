@@ -41,7 +41,7 @@ NEAR_IMAGE = 0.5
 """The share of the second cache that a copy of an image may take which is read anew for each block of channels."""
 ITEMS = 8
 """Work items a thread that are enough."""
-GUESSES = (2, 3)
+GUESSES = (4, 3)
 """How many schedules with lanes along blocks, and along channels, are asked about."""
 
 
