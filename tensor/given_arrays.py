@@ -11,8 +11,9 @@ import sys
 import weakref
 from typing import Any, Protocol
 
+from .graph.index_maps import Shape
 from .graph.nodes import Mark, TensorNode, is_constant
-from .graph.primitives import marked
+from .graph.primitives import marked, reshape
 from .ops.complex_numbers import as_complex
 from .running.assignment import lock_of
 from .running.buffers import TensorBuffer
@@ -33,6 +34,36 @@ class ViewPlace(Protocol):
 
     def array(self, base: Any) -> Any:
         """NumPy's view of an array."""
+
+
+class Reshaped:
+    """All elements of `base`, row by row, in another shape."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def of(self, base: TensorNode) -> TensorNode:
+        return reshape(base, self.shape)
+
+    def put(self, base: TensorNode, view: TensorNode) -> TensorNode:
+        return reshape(view, base.shape)
+
+    def array(self, base: Any) -> Any:
+        return base.reshape(self.shape)
+
+
+class Flattened(Reshaped):
+    """All elements of `base`, row by row, in one dimension, where they do not follow each other in memory: NumPy has no view of them, and
+    `array` is a copy. Outside captured functions it has no values of its own. Its parts are values, as those of NumPy's `flat` are."""
+
+    __slots__ = ()
+
+
+def is_flattened(tensor: Any) -> bool:
+    """Whether a tensor is `Flattened`."""
+    return tensor.links is not None and type(tensor.links.place) is Flattened
 
 
 def lineage(tensor: Any) -> tuple[list[ViewPlace], Any]:
@@ -90,6 +121,8 @@ def shared(tensor: Any) -> tuple[Any, bool]:
     """(the array of a view or of what has views, in one memory with all of them, so that what is written to it shows in each; None where
     that cannot be, and whether its values are memory that such a write may go to)."""
     places, root = lineage(tensor)
+    if is_flattened(tensor):
+        return None, False
     if thread.capture is not None or thread.batches or root.device != "cpu":
         return None, True
     with lock_of(root):
@@ -184,7 +217,7 @@ def _shown(tensor: Any, array: Any, memory: Any) -> None:
         known = part.known
         if known is None or known.base is not memory:
             known = part.links.place.array(array)
-            if part.dtype.narrow:  # (which NumPy does not know)
+            if part.dtype.narrow or is_flattened(part):  # (which NumPy does not know)
                 enliven(part)
             else:
                 part.show(known)

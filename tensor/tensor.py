@@ -35,7 +35,7 @@ from .running import buffers
 from .running.assignment import lock_of
 from .running.current_capture import current, thread
 from .trees import Structure, flatten, unflatten
-from .views import Sliced, at_once, is_part, link, pythons, write, written
+from .views import Sliced, at_once, flattened, is_part, link, pythons, write, written
 
 as_node = node_of
 
@@ -254,8 +254,14 @@ class Tensor(TensorHandle):
 
     @property
     def flat(self) -> Tensor:
-        """All elements in one dimension; what is written to it is written here, where rows follow each other."""
-        return self.ravel()
+        """All elements in one dimension, row by row; what is written to it is written here. A value that is assigned to `flat` is flat
+        as well, or broadcast. Raises UsageError where its size is neither 1 nor this tensor's."""
+        out: Tensor = flattened(self)
+        return out
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[...] = (value if isinstance(value, Tensor) else Tensor(value)).ravel()
 
     def tobytes(self) -> bytes:
         """The bytes of all elements, row by row."""

@@ -23,9 +23,8 @@ from weakref import ref
 
 from ..ir.errors import OutOfRangeError, UsageError
 from ..plan.array_arguments import address, masked
-from .given_arrays import ViewPlace, enliven, lineage, views_of, written_by_others
+from .given_arrays import Flattened, Reshaped, ViewPlace, enliven, is_flattened, lineage, views_of, written_by_others
 from .graph.nodes import TensorNode
-from .graph.primitives import reshape
 from .graph.source_lines import with_line
 from .graph.symbolic_sizes import SymbolicSize, most
 from .leaves import array_class, leaf
@@ -63,24 +62,6 @@ class Sliced:
 
     def array(self, base: Any) -> Any:
         return base[self.key if basic(self.key) else _plain(self.key)]
-
-
-class Reshaped:
-    """All elements of `base`, row by row, in another shape."""
-
-    __slots__ = ("shape",)
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-
-    def of(self, base: TensorNode) -> TensorNode:
-        return reshape(base, self.shape)
-
-    def put(self, base: TensorNode, view: TensorNode) -> TensorNode:
-        return reshape(view, base.shape)
-
-    def array(self, base: Any) -> Any:
-        return base.reshape(self.shape)
 
 
 class Permuted:
@@ -169,7 +150,9 @@ def is_part(key: Any, rank: int) -> bool:
 
 
 def link(part: Any, base: Any, place: ViewPlace) -> None:
-    """`part` is a view of `base` from now on."""
+    """`part` is a view of `base` from now on, unless that is `Flattened`."""
+    if is_flattened(base):
+        return
     part.links = Links(base, place)
     links = base.links
     if links is None or links.parts is Links.parts:
@@ -179,6 +162,9 @@ def link(part: Any, base: Any, place: ViewPlace) -> None:
         links.alive()
     seen = ref(part)
     parts[id(seen)] = seen
+    if type(place) is Flattened and thread.capture is None:
+        enliven(part)
+        return
     if base.deferred is not None or (WATCH.busy and thread.capture is not None):
         return
     if base.complex_class and base.known is not None:
@@ -190,6 +176,20 @@ def link(part: Any, base: Any, place: ViewPlace) -> None:
             enliven(part)
         else:
             part.show(place.array(base.node.data.array))
+
+
+def flattened(x: Any) -> Any:
+    """All elements of a tensor in one dimension, as a view of it."""
+    if is_flattened(x):
+        return x
+    if len(x.shape) == 1:
+        out = type(x).of(x.node, x.device)
+        link(out, x, Reshaped(x.node.shape))
+        return out
+    out = x.ravel()
+    if out.links is None:
+        link(out, x, Flattened((*out.shape, 2) if x.complex_class else out.shape))
+    return out
 
 
 def _with_parts(base: Any) -> Links:
@@ -321,7 +321,7 @@ def _shared(tensor: Any, known: Any, rows: bool) -> bool:
 def _evenly(tensor: Any, shape: tuple[int, ...], rows: bool) -> bool:
     """Whether a tensor in another shape is a view of the memory that it is a view of."""
     places, root = lineage(tensor)
-    if all(type(p) is Reshaped for p in places):
+    if all(type(p) is Reshaped for p in places) or is_flattened(tensor):
         return True
     from numpy import empty, int8
 
@@ -351,7 +351,7 @@ def met(tensor: Any, others: Iterable[Any]) -> Any | None:
             return other
         if other.links is None or (found := lineage(other))[1] is not root:
             continue
-        if overlap(_laid(places, root, memory), _laid(*found, memory)):
+        if is_flattened(tensor) or is_flattened(other) or overlap(_laid(places, root, memory), _laid(*found, memory)):
             return other
     return None
 
@@ -402,6 +402,9 @@ def write(tensor: Any, node: TensorNode) -> None:
         assign(tensor, node)
         if tensor.links is not None:
             spread(tensor)
+            # an array of a value may be written to later
+            if is_flattened(tensor) and at_once(tensor) and not (node.tracked or thread.batches):
+                lineage(tensor)[1].realise()
 
 
 def spread(tensor: Any) -> None:
@@ -431,6 +434,9 @@ def _refresh(tensor: Any) -> None:
     for part in tensor.links.alive():
         if part.links.capture is capture:
             known = tensor.known
+            if capture is None and is_flattened(part):
+                enliven(part)
+                continue
             if part.known is None and part.node.data is not None and part.node.data.cell is not None:
                 part.node = followed(part.node.data, part.links.place.of(tensor.node))
             elif known is None:
@@ -471,7 +477,8 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     done here, so that the error is ours."""
     links = tensor.links
     places, root = ((), tensor) if links is None or links.base is None else lineage(tensor)
-    if not _ready(root):
+    mixed = is_flattened(tensor)  # (`flat` of NumPy's array takes too few numbers, and repeats them)
+    if not _ready(root) or (mixed and not (type(key) in BASIC and key is not None and type(value) in _NUMBERS)):
         return False
     try:
         at = key if basic(key) else _plain(key)
@@ -499,10 +506,11 @@ def written(tensor: Any, key: Any, value: Any) -> bool:
     stale = False
     try:
         part, stale = _own(root, constant)
-        for p in reversed(places):
+        for p in reversed(places[1:] if mixed else places):
             part = p.array(part)
         if tensor.complex_class:
             part = part.view(kind)[..., 0]
+        part = part.flat if mixed else part
         if type(at) is array_class() and at.dtype.kind == "b":
             _masked()(part, at, given)
         else:

@@ -33,7 +33,7 @@ def test_views_and_values_are_numpys(seed: int) -> None:
         a, t = live[i]
         key = r.choice(KEYS) if a.ndim == 2 else slice(1, None)
         wide = a.ndim > 0 and a.size > 0
-        what = r.randrange(15)
+        what = r.randrange(16)
         if what < 2:
             live.append(made(r))
         elif what < 4 and wide:
@@ -58,6 +58,9 @@ def test_views_and_values_are_numpys(seed: int) -> None:
             a[mask] = t[xp.asarray(mask)] = -1.0
         elif what == 12 and wide:
             live.append((np.roll(a, 1, 0), xp.roll(t, 1, axis=0)))
+        elif what == 14 and wide:
+            a.flat[-1] = t.flat[-1] = 5.0
+            a.flat = t.flat = r.choice([1.5, np.arange(float(a.size))])
         elif what == 13 and len(live) > 4:
             del live[i]
     for a, t in live:
