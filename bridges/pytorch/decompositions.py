@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 from unittest import mock
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._decomp import decompositions as of_pytorch
+from torch._prims_common import suggest_memory_format
 from torch.nn import functional as F
 
 from .grid_sampling import sampled, sampled_gradients
@@ -43,13 +45,14 @@ WHOLE = [
 stays whole, something else than the logarithms of the denominators that it reads.)"""
 APART = [
     "native_dropout",
-    "upsample_bicubic2d",
     "upsample_bilinear2d",
     "upsample_trilinear3d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
 ]
 """Operators that Core ATen keeps whole and that are taken apart here, by decompositions of PyTorch's."""
+
+_CUBIC = of_pytorch.upsample_bicubic2d_default
 
 
 def decompositions() -> dict[Any, Any]:
@@ -59,7 +62,7 @@ def decompositions() -> dict[Any, Any]:
     for name in WHOLE:
         found.pop(overload(name), None)
     own = {"_transformer_encoder_layer_fwd": encoder_layer, "_cdist_forward": distances, "_cdist_backward": distances_gradient}
-    own |= {"index_add": index_add, "diagonal_scatter": diagonal_scatter}
+    own |= {"index_add": index_add, "diagonal_scatter": diagonal_scatter, "upsample_bicubic2d": cubic}
     own |= {"_embedding_bag_backward": bags_gradient, "_embedding_bag_per_sample_weights_backward": bag_weights_gradient}
     own |= {"full_like": full_like, "zeros_like": zeros_like, "ones_like": ones_like}
     own |= {f"grid_sampler_{n}d": sampled for n in (2, 3)} | {f"grid_sampler_{n}d_backward": sampled_gradients for n in (2, 3)}
@@ -68,16 +71,39 @@ def decompositions() -> dict[Any, Any]:
 
 @contextmanager
 def resizing() -> Iterator[None]:
-    """Within, PyTorch takes linear interpolation apart as its kernels compute it: an axis whose length stays is copied, whatever scale led
-    to that length. (Its own decomposition, which is applied before our table is asked, moves the places by the scale.)"""
-    linear = of_pytorch._upsample_linear
-
-    def copying(x: torch.Tensor, sizes: Sequence[int], align_corners: bool, scales: Sequence[float | None]) -> Any:
-        axes = zip(x.shape[2:], sizes, scales, strict=True)
-        return linear(x, sizes, align_corners, [1.0 if s is not None and 1 < s < 2 and n == size else s for n, size, s in axes])
-
-    with mock.patch.object(of_pytorch, "_upsample_linear", copying):
+    """Within, PyTorch takes linear and cubic interpolation apart by `resized`. (Its own decompositions, which are applied before our table
+    is asked, compute the places of 16-bit floats as such floats.)"""
+    with mock.patch.object(of_pytorch, "_upsample_linear", resized), mock.patch.object(of_pytorch, "upsample_bicubic2d_default", cubic):
         yield
+
+
+def cubic(x: torch.Tensor, sizes: Sequence[int], align_corners: bool, *scales: float | None) -> torch.Tensor:
+    """Cubic interpolation: of whole numbers as PyTorch takes it apart, but an axis whose length stays is copied."""
+    if not x.is_floating_point():
+        scales = tuple(None if n == size else scale for n, size, scale in zip(x.shape[2:], sizes, scales))
+    found: torch.Tensor = (resized if x.is_floating_point() else _CUBIC)(x, sizes, align_corners, *(scales or (None, None)))
+    return found
+
+
+def resized(x: torch.Tensor, sizes: Sequence[int], align_corners: bool, *scales: Any) -> torch.Tensor:
+    """PyTorch's interpolation of x (batch, channels, *places) to `sizes`: linear with a list of scales, cubic with a scale for each
+    axis. Places are computed in float32 or wider. One axis is resized after the other: each has one gather, and its gradient
+    one scatter, where all corners at once would have 2^n or 4^n of them."""
+    cubic, dtype = not isinstance(scales[0], Sequence), torch.promote_types(x.dtype, torch.float32)
+    found = x.to(dtype)
+    for axis, (n, size, scale) in enumerate(zip(x.shape[2:], sizes, scales if cubic else scales[0], strict=True), 2):
+        copied = not cubic and scale is not None and 1 < scale < 2 and n == size  # as PyTorch's kernels do, whatever the scale
+        ratio = of_pytorch._compute_scale(n, size, align_corners, 1.0 if copied else scale)
+        place = of_pytorch._compute_source_index(ratio, torch.arange(size, device=x.device).to(dtype), align_corners)
+        place = place if cubic else place.clamp(min=0)
+        low = place.floor()
+        share = (place - low).clamp(0, 1)
+        weights = of_pytorch._upsample_get_cubic_coefficients(share) if cubic else (1 - share, share)
+        places = torch.stack([(low.to(torch.int64) + d).clamp(0, n - 1) for d in (range(-1, 3) if cubic else range(2))])
+        rows = torch.ops.aten._unsafe_index(found, [None] * axis + [places]).unbind(axis)
+        found = reduce(torch.add, (row * w.reshape(-1, *[1] * (x.ndim - 1 - axis)) for row, w in zip(rows, weights, strict=True)))
+    found = (found if x.is_floating_point() else found.round()).to(x.dtype)
+    return found.contiguous(memory_format=suggest_memory_format(x))
 
 
 def encoder_layer(

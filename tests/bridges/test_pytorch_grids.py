@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from tilewright.bridges import pytorch as bridge  # noqa: E402  # needs torch
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 F = torch.nn.functional
 sampled, sampled_gradients = bridge.grid_sampling.sampled, bridge.grid_sampling.sampled_gradients
@@ -26,6 +28,38 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     bridge.reset()
     yield
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    ("mode", "dtype", "off"),
+    [("bilinear", "float32", 1e-2), ("bicubic", "float32", 1e-2), ("bicubic", "bfloat16", 2), ("bicubic", "uint8", 2)],
+)
+def test_pictures_are_resized_along_one_axis_after_another(mode: str, dtype: str, off: float) -> None:
+    """A gather for each axis, not for each corner; an axis whose length stays is copied, by cubics of whole numbers too."""
+    x = (torch.rand(1, 2, 7, 300) * 255).to(getattr(torch, dtype))
+    for sizes in ({"scale_factor": (1.1, 1.3)}, {"size": (4, 600)}):
+
+        def resize(x: Any) -> Any:
+            return F.interpolate(x, mode=mode, **sizes)  # noqa: B023
+
+        with bridge.decompositions.resizing():
+            traced = make_fx(resize, decomposition_table=bridge.decompositions.decompositions())(x)
+        ours, theirs = traced(x), resize(x)
+        assert ours.dtype == theirs.dtype
+        torch.testing.assert_close(ours.double(), theirs.double(), rtol=0, atol=off)
+        assert sum("index" in str(n.target) for n in traced.graph.nodes) == (2 if x.is_floating_point() else 16)
+
+
+@pytest.mark.parametrize(("mode", "most"), [("bilinear", 8), ("bicubic", 10)])
+def test_the_gradient_of_a_resized_picture_has_a_scatter_for_each_axis(mode: str, most: int) -> None:
+    x, y = (torch.arange(2.0 * 5 * 7).sin().reshape(1, 2, 5, 7).requires_grad_() for _ in range(2))
+    resize = lambda x: F.interpolate(x, (4, 9), mode=mode)  # noqa: E731
+    torch.compile(resize, backend="tilewright")(x).square().sum().backward()
+    resize(y).square().sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+    kernels = re.search(r"\(backward\): \d+ nodes, (\d+) kernels", str(bridge.report()))
+    assert kernels is not None and int(kernels[1]) <= most, bridge.report()
+    assert not bridge.fallbacks()
 
 
 @pytest.mark.parametrize("picture", [(5, 7), (1, 4), (4, 5, 3), (2, 3, 1)], ids=str)
