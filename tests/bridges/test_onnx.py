@@ -567,6 +567,17 @@ def test_the_page_of_operators_is_of_today() -> None:
     assert make_onnx.made(page) == page, "run `python docs/make_onnx.py` and read the difference"
 
 
+@pytest.mark.parametrize("version, precision", [(21, "float32"), (23, "float16")])
+def test_a_quotient_has_the_type_of_its_scale_since_opset_23(version: int, precision: str) -> None:
+    x, s = (normal(2000) * 20).astype(np.float16), np.float16(0.3)
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
+    inputs, outputs = [value("x", (2000,), TensorProto.FLOAT16)], [value("y", (2000,), TensorProto.UINT8)]
+    model = model_of([node], inputs, outputs, {"s": np.asarray(s), "z": np.uint8(100)}, version)
+    quotients = x.astype(precision) / s.astype(precision)
+    (found,) = bridge.load(model).run(None, {"x": x})
+    np.testing.assert_array_equal(found, np.clip(np.rint(quotients.astype(np.float32)) + 100, 0, 255).astype(np.uint8))
+
+
 def test_random_numbers_differ_from_run_to_run_and_have_their_moments() -> None:
     nodes = [
         helper.make_node("RandomNormalLike", ["x"], ["a"], mean=3.0, scale=2.0),

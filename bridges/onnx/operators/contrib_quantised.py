@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from onnx import TensorProto
+
 from .... import xp
 from ....ir.errors import UsageError
 from ..element_types import NARROW_INTEGERS
@@ -14,7 +16,7 @@ from .table import OPERATORS, Call, channels_behind, channels_first, type_of, wi
 from .table import operator as _operator
 
 operator = partial(_operator, domain="com.microsoft")
-operator("QuantizeLinear")(quantize)
+operator("QuantizeLinear")(partial(quantize, precision=TensorProto.FLOAT))
 operator("DequantizeLinear")(dequantize)
 operator("QLinearMatMul")(qlinear_matmul)
 

@@ -12,7 +12,7 @@ from ....ir.errors import UsageError
 from ....tensor import nn
 from ..element_types import CODED_FLOATS, NARROW_INTEGERS, NUMPY
 from .elementwise import cast_to, decoded
-from .table import OPERATORS, Call, channels_behind, channels_first, cut, element_type, elements, limits, operator, type_of
+from .table import OPERATORS, Call, channels_behind, channels_first, cut, element_type, elements, limits, operator, type_of, wide
 from .windows import frame
 
 
@@ -38,12 +38,13 @@ def quantize(
     call: Call, x: Any, scale: Any, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0, saturate: int = 1,
     precision: int = 0, channels_last: int = 0,
 ) -> Any:  # fmt: skip
-    """x / scale + zero point, rounded to even and kept within the type. `channels_last`: how the result lies in memory."""
+    """x / scale + zero point, rounded to even and kept within the type. The quotient has the type `precision`, or that of the scale (before
+    opset 23, which says so, float32). `channels_last`: how the result lies in memory."""
     if channels_last and x.ndim > 2 and elements(scale.shape) == 1 and not block_size:
         return channels_first(quantize(call, channels_behind(x), scale, zero, axis, 0, output_dtype, saturate, precision))
     to = call.code(2) if zero is not None else output_dtype or TensorProto.UINT8
-    kind = element_type(precision) if precision else "float32"
-    y = x.astype(kind) / _beside(scale, x, axis, block_size).astype(kind)
+    kind = element_type(precision) if precision else type_of(scale) if call.version >= 23 else "float32"
+    y = (wide(x.astype(kind)) / wide(_beside(scale, x, axis, block_size).astype(kind))).astype(kind)
     if to in CODED_FLOATS or element_type(to).startswith("float"):  # floats of 8 bits and less
         shift = 0 if zero is None else _beside(decoded(zero, to), x, axis, block_size).astype("float32")
         return cast_to(y.astype("float32") + shift, TensorProto.FLOAT, to, saturate)
