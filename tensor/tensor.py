@@ -15,7 +15,7 @@ from .frontends.einops_backend import register
 from .frontends.numpy_functions import array_function, array_ufunc, reduction, rounded_to
 from .given_arrays import copy_later, through
 from .graph.nodes import Mark, Slot, make
-from .graph.primitives import marked
+from .graph.primitives import as_typed, marked
 from .graph.promotion import dtype_of
 from .graph.source_lines import at, user_line
 from .handle import TensorHandle, node_of
@@ -128,8 +128,9 @@ class Tensor(TensorHandle):
     leaky_relu, mish, hardswish, softsign = all_lifted(A.leaky_relu, A.mish, A.hardswish, A.softsign)
 
     def astype(self, dtype: Any, copy: bool = True) -> Tensor:
-        """Converted to another type, in memory of its own unless `copy` is False."""
-        if dtype_of(dtype) is not self.dtype:
+        """Converted to another type, in memory of its own unless `copy` is False. What is computed in a wider type is rounded, also to its
+        own."""
+        if dtype_of(dtype) is not self.dtype or (self.dtype.narrow and self.known is None and as_typed(self.node) is not self.node):
             out: Tensor = _astype(self, dtype)
             return out
         if not copy:

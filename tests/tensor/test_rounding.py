@@ -390,3 +390,15 @@ def test_the_rule_of_a_scan_accumulates() -> None:
     a, b, x, y = (placeholder(n, float32) for n in "abxy")
     assert terms([a * x, a * y + b]) == {a * y}
     assert not terms([a * y, a * y + b]) and not terms([a * x + b * y, a * x - b])
+
+
+@pytest.mark.parametrize("kind", NARROW)
+@pytest.mark.parametrize(
+    "form", [lambda q, kind: q.astype(kind), lambda q, kind: xp.astype(q, kind), lambda q, kind: q.astype(kind, copy=False)]
+)
+def test_a_conversion_to_the_type_that_a_result_has_rounds(form: Callable[..., Any], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dtype = dtype_of(kind).np
+    a = (np.arange(1, 41) * 0.37).astype(np.float32).astype(dtype)
+    want = (a.astype(np.float32) / a[::-1].astype(np.float32)).astype(dtype).astype(np.float32)
+    for found in ways(lambda x: form(x / x[::-1], kind).astype("float32"), a, monkeypatch=monkeypatch):
+        np.testing.assert_array_equal(found, want)
