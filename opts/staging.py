@@ -195,9 +195,8 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
         _check_once(o, sched, t)
     first = t.reads[0]
     inner = inner_parts(sched, first.nest, t.at)
-    rows = sched.group > 1 or o.fields["order"] == "row"
     for i in first.index:
-        _affine(o, i, {p.var for p in inner}, rows)
+        _affine(o, i, {p.var for p in inner})
     if sched.group > 1:
         return in_slots(o, _kept_type(sched, _shared(o, _row(t), sched)), sched)
     if o.fields["depth"] != 1:
@@ -257,9 +256,9 @@ def _check_once(o: Opt, sched: Scheduled, t: _Tile) -> None:
         raise OptError(f"{o}: rows of the whole of {buffer.name} are what memory holds already; use order=panel")
 
 
-def _affine(o: Opt, index: Node, variables: set[Node], rows: bool) -> None:
-    """Raise OptError where `index` is no sum of loops inside the tile and of what is fixed outside; in rows, functions of
-    loops inside alone (half an index, of packed numbers) are terms as well."""
+def _affine(o: Opt, index: Node, variables: set[Node]) -> None:
+    """Raise OptError where `index` is no sum of loops inside the tile, of functions of these alone (half an index, of packed numbers; the
+    step of a window that a residue begins with), and of what is fixed outside."""
     terms, _ = ix.parts(index)
     for t in terms:
         if t not in variables and axes_of(t) & variables and not axes_of(t) <= variables:
@@ -341,7 +340,7 @@ def _box(t: _Tile, read: _Read) -> list[tuple[Node, int]]:
         raise OptError(f"{t.o}: {t.buffer.name} is masked by more than its bounds; use order=panel")
     box = []
     for i in read.index:
-        _affine(t.o, i, set(variables), True)
+        _affine(t.o, i, set(variables))
         terms, c = ix.parts(i)
         rest = {v: k for v, k in terms.items() if not axes_of(v) & variables.keys()}
         extent = 1

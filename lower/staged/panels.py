@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...ir import index as ix
 from ...ir.buffer import load, load_parts, loads
-from ...ir.node import Node, axis, const
+from ...ir.node import Node, axes_of, axis, const
 from ...ir.node import axis as make_axis
 from ...opts.axis_plan import Part
 from ...opts.lanes import Vectors
@@ -217,9 +217,13 @@ def fill_across(low: Lowering, s: StagePlan, mem: Mem, value: Node, loops: Seque
 
 
 def buffer_steps(low: Lowering, s: StagePlan, parts: Sequence[Part]) -> dict[str, int] | None:
-    """How many elements of the buffer a step of each part moves by; None where a stride is not known."""
+    """How many elements of the buffer a step of each part moves by, 0 where steps differ; None where a stride is not known."""
     steps: dict[str, int] = {}
+    uneven = {v for i in s.index for t in ix.parts(i)[0] if t.op != "axis" for v in axes_of(t)}
     for p in parts:
+        if p.var in uneven:
+            steps[p.name] = 0
+            continue
         step = 0
         for i, stride in zip(s.index, low.ctx.strides[s.buffer.name], strict=True):
             k = ix.parts(i)[0].get(p.var, 0)

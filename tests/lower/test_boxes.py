@@ -73,6 +73,15 @@ def test_copies_that_residues_and_taps_read_in_registers(way: str, window: int, 
     _right(normalise(named_kernels.make("conv2d_dx", shape)), parse(RESIDUES[way]), target)
 
 
+def test_lanes_of_a_panel_whose_steps_differ() -> None:
+    kb = KernelBuilder("half_steps")
+    i, j, k = kb.axis("i", 16), kb.axis("j", 32), kb.axis("k", 16)
+    x, w = kb.input("x", (16, 9, 16), float32), kb.input("w", (16, 32), float32)
+    s = kb.sum("s", (i, j), k, x[i, (i + 1) // 2, k] * w[k, j])
+    kb.store("y", float32, (16, 32), (i, j), s[i, j])
+    _right(kb.build(), parse("Ui16 Uj4 Pj Sx@j"), V3)
+
+
 def test_a_mask_that_is_not_about_bounds_stays_where_a_row_is_read() -> None:
     kb = KernelBuilder("triangle")
     i, j = kb.axis("m", 8), kb.axis("n", 8)
