@@ -84,7 +84,8 @@ class DType:
         if isinstance(other, (bytes, int, float, tuple, list)) or other is None:
             return NotImplemented
         if isinstance(other, str) or (isinstance(other, type) and other in _PYTHONS):
-            return self.name == (other if isinstance(other, str) else _PYTHONS[other])
+            name = other if isinstance(other, str) else _PYTHONS[other]
+            return self.name == name or (other is name and "numpy" in sys.modules and self.np == name)  # ("f8")
         return "numpy" in type(other).__module__ + getattr(other, "__module__", "") and self.np == other  # (its types and their classes)
 
     @property  # type: ignore[misc]

@@ -286,7 +286,7 @@ def operator(function: Callable[..., Any], swapped: bool = False) -> Callable[..
 
     def slow(self: Any, other: Any) -> Any:
         if not isinstance(other, (TensorHandle, bool, int, float, complex, SymbolicSize)):
-            if isinstance(other, list):
+            if isinstance(other, (list, tuple)):
                 if function is multiply and not self.shape and self.dtype.is_int:  # (a number of times, as NumPy's integers have it)
                     return NotImplemented
                 other = TensorHandle.made_as(other)

@@ -187,8 +187,13 @@ class Tensor(TensorHandle):
     # indexing, sorting, products ----------------------------------------------------------------------------------
     take, take_along_axis, gather = lifted(I.take), lifted(I.take_along_axis), lifted(I.take_along_axis)
     scatter_add, index_put = lifted(I.scatter_add), lifted(I.index_put)
-    sort, argsort, topk, nonzero, searchsorted = all_lifted(S.sort, S.argsort, S.topk, S.nonzero, S.searchsorted)
+    argsort, topk, nonzero, searchsorted = all_lifted(S.argsort, S.topk, S.nonzero, S.searchsorted)
     dot, matmul, vecdot = lifted(L.matmul), lifted(L.matmul), lifted(L.vecdot)
+
+    def sort(self, axis: int = -1, kind: str | None = None, order: None = None, *, descending: bool = False, stable: bool | None = None) -> None:
+        """Sort this tensor along a dimension, in place, as NumPy's method does; `xp.sort(x)` is a sorted copy. Equal elements keep their order,
+        whatever `kind` and `stable` say."""
+        self[...] = _sort(self, axis=axis, descending=descending)
 
     def where(self, a: Any, b: Any) -> Tensor:
         """`a` where this holds, else `b`."""
@@ -203,7 +208,7 @@ class Tensor(TensorHandle):
         return array_ufunc(ufunc, method, args, kwargs)
 
     def __format__(self, form: str) -> str:
-        if self.size == 1 and form:
+        if self.size == 1 and (form or (not self.shape and current() is None)):
             return format(self.item(), form)
         if form:
             raise TypeError(f"the format {form!r} of a tensor of shape {list(self.shape)}: only one of one element has one")
@@ -275,7 +280,7 @@ class Tensor(TensorHandle):
         out: Tensor = _trace(self, offset=offset)
         return out
 
-    conj = lifted(Z.conj)
+    conj = conjugate = lifted(Z.conj)
 
     @property
     def real(self) -> Tensor:
@@ -317,7 +322,7 @@ class Tensor(TensorHandle):
 
 _astype = lifted(E.astype)
 _getitem, _setitem, _where = lifted(I.getitem), lifted(I.setitem), lifted(E.where)
-_trace, _flatten = lifted(L.trace), lifted(M.flatten)
+_trace, _flatten, _sort = lifted(L.trace), lifted(M.flatten), lifted(S.sort)
 
 
 def _parts(tensor: Tensor) -> Iterator[Tensor]:

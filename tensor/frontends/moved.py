@@ -76,7 +76,7 @@ def _expanded(array: Any, /, axis: Any) -> Any:
 
 def _backwards(x: Any, axis: int | Sequence[int] | None = None) -> tuple[slice, ...]:
     rank = x.ndim
-    chosen = range(rank) if axis is None else [d % rank for d in ((axis,) if isinstance(axis, int) else axis)]
+    chosen = range(rank) if axis is None else [size(d) % rank for d in (axis if isinstance(axis, (tuple, list)) else (axis,))]
     return tuple(slice(None, None, -1 if d in chosen else None) for d in range(rank))
 
 

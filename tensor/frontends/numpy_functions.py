@@ -429,6 +429,10 @@ def reduction(function: Callable[..., Any]) -> Callable[..., Any]:
     known = _signature(function).parameters
 
     def method(self: Any, *args: Any, out: Any = None, **options: Any) -> Any:
+        if "initial" in options or "where" in options:
+            import numpy as np
+
+            return array_function(getattr(np, function.__name__), (self, *args), {**options, "out": out})
         if "ddof" in options and "correction" in known:
             options["correction"] = options.pop("ddof")
         if "dtype" in options and "dtype" not in known:

@@ -89,9 +89,11 @@ def floating(op: str, x: TensorNode) -> TensorNode:
 
 def floats(name: str, *operands: Operand) -> list[TensorNode]:
     """Operands of one shape and one float type: integers become the default float."""
-    nodes = together(name, *operands)
-    kind = to_float(nodes[0].dtype)
-    return [cast(n, kind) for n in nodes]
+    nodes = [o for o in operands if isinstance(o, TensorNode)]
+    # (whole numbers beside integers need not fit these: -1 / x of unsigned ones)
+    whole = nodes and all(isinstance(o, (TensorNode, int)) for o in operands)
+    kind = to_float(common_type(name, nodes if whole else operands))
+    return together(name, *[cast(o, kind) if isinstance(o, TensorNode) else o for o in operands], dtype=kind)
 
 
 def like(x: TensorNode, value: Scalar) -> TensorNode:

@@ -166,7 +166,12 @@ def _sorted(x: Array, axis: int, descending: bool) -> Array:
     """Sorted along an axis; NaN is larger than all."""
     import numpy as np
 
-    out: Array = np.sort(_ordered(x), axis=axis).astype(x.dtype, copy=False)
+    near = _near(x) if x.ndim and x.shape[axis] > SHORT and x.dtype.kind in "iu" else None
+    if near is not None and near[1] < DIGIT:
+        keys, _, low = near
+        out = np.add(np.sort(keys.astype(np.uint16), axis=axis, kind="stable"), low, dtype=x.dtype, casting="unsafe")
+    else:
+        out = np.sort(_ordered(x), axis=axis).astype(x.dtype, copy=False)
     return np.flip(out, axis) if descending else out
 
 
@@ -203,28 +208,62 @@ def _best(x: Array, axis: int, descending: bool, first: int) -> Array:
 
 
 SHORT = 1 << 10
-"""Elements of a line up to which NumPy's stable sort takes no longer than its unstable one, which has vectors."""
+"""Elements of a line up to which NumPy's sorts take no longer than what is here."""
+DIGIT = 1 << 16
+"""Keys that NumPy sorts in two passes without comparing them, in a fifth of the time or less."""
+
+
+def _near(x: Array) -> tuple[Array, int, Any] | None:
+    """Integers as keys from 0, the largest key, and the number that is key 0; None where they lie too far apart for two digits."""
+    import numpy as np
+
+    low, high = x.min(), x.max()
+    span = int(high) - int(low)
+    if span >= DIGIT * DIGIT:
+        return None
+    return np.subtract(x, low, dtype=np.int64, casting="unsafe") if x.dtype.itemsize < 8 else x - low, span, low
 
 
 def _stable(x: Array, axis: int) -> Array:
-    """The places that sort along an axis: NumPy's unstable ones, of which those of equal elements are sorted after it."""
+    """The places that sort along an axis, by digits of keys that are in the order of the elements. Those of float64 and of integers that lie
+    far apart are NumPy's unstable ones; where elements are equal, the keys are which of the distinct elements each one is."""
     import numpy as np
 
     x = _ordered(x)
     if x.shape[axis] <= SHORT or x.dtype.itemsize < 4 or x.dtype.kind not in "iuf":
         return np.argsort(x, axis=axis, kind="stable").astype(np.int64, copy=False)
     lines = np.moveaxis(x, axis, -1)
-    order = np.argsort(lines, axis=-1)
-    ranked = np.take_along_axis(lines, order, -1)
-    before, behind = ranked[..., :-1], ranked[..., 1:]
-    new = (before != behind) & ~np.isnan(before)
-    if not new.all():
-        # the key of a place: which of the distinct elements it has, and the place
-        n = lines.shape[-1]
-        order[..., 1:] += np.cumsum(new, axis=-1, dtype=np.int64) * n
-        order.sort(axis=-1)
-        order %= n
+    if (lines[..., 1:] >= lines[..., :-1]).all():
+        order = np.broadcast_to(np.arange(lines.shape[-1]), lines.shape).copy()
+        return np.moveaxis(order, -1, axis)
+    near = None if x.dtype == np.float64 else _near(_bits(lines) if x.dtype.kind == "f" else lines)
+    if near is None:
+        order = np.argsort(lines, axis=-1)
+        ranked = np.take_along_axis(lines, order, -1)
+        before, behind = ranked[..., :-1], ranked[..., 1:]
+        new = (before != behind) & ~np.isnan(before)
+        if new.all():
+            return np.moveaxis(order.astype(np.int64, copy=False), -1, axis)
+        ranks, keys = np.zeros(lines.shape, np.int64), np.empty(lines.shape, np.int64)
+        np.cumsum(new, axis=-1, out=ranks[..., 1:])
+        np.put_along_axis(keys, order, ranks, -1)
+        near = keys, lines.shape[-1], 0
+    keys, span, _ = near
+    order = np.argsort(keys.astype(np.uint16), axis=-1, kind="stable")
+    if span >= DIGIT:
+        high = np.take_along_axis((keys >> 16).astype(np.uint16), order, -1)
+        order = np.take_along_axis(order, np.argsort(high, axis=-1, kind="stable"), -1)
     return np.moveaxis(order.astype(np.int64, copy=False), -1, axis)
+
+
+def _bits(x: Array) -> Array:
+    """Integers in the order of float32 numbers: both zeros are one, and NaN is the largest."""
+    import numpy as np
+
+    most = np.int32(0x7FFFFFFF)
+    bits = (x + np.float32(0)).view(np.int32)
+    out: Array = np.where(np.isnan(x), most, bits ^ ((bits >> 31) & most))
+    return out
 
 
 def _searched(x: Array, v: Array, side: Literal["left", "right"]) -> Array:

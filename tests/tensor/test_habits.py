@@ -67,7 +67,7 @@ def test_what_is_said_to_be_here_is_here() -> None:
         (lambda x: np.add.at(x, 0, 1), r"np\.add\.at called so .*: here it is x\[key\] = value"),
         (lambda x: np.logaddexp.reduce(x), r"np\.logaddexp\.reduce called so .* or return the tensor"),
         (lambda x: x.to("float64"), r"to\('float64'\): give a device's name; astype\(dtype\) is"),
-        (lambda x: x.sort(1), r"sort\(\) takes 1 .*: its arguments are \(x, /, \*, axis=-1, .*test_habits"),
+        (lambda x: x.argsort(1), r"argsort\(\) takes 1 .*: its arguments are \(x, /, \*, axis=-1, .*test_habits"),
         (lambda x: x.gather(1, x), r"take_along_axis\(\) too many .*: its arguments are \(x, indices, /"),
         (lambda x: tw.nn.layer_norm(x, (4,)), r"layer_norm\(\) got \(4,\) for an array: its arguments are \(x, weight=None"),
         (lambda x: x.pad((1, 1)), r"must be pairs \(before, after\)"),

@@ -239,11 +239,14 @@ def test_sorted_places_of_equal_elements_are_in_order() -> None:
     ties = np.round(rng.standard_normal((2, 1500)), 1)
     for array in (
         ties,
+        rng.permutation(1500)[None].repeat(2, 0) * 1000,
         np.where(rng.random(ties.shape) < 0.1, np.nan, ties),
-        (ties * 10).astype(np.int64),
-        ties.astype(np.float32),
+        (ties * 10).astype(np.int64), (ties * 1e5).astype(np.int32), (ties * 1e15).astype(np.int64), (ties * 1e4).astype(np.int16),
+        (ties * 1e5).astype(np.uint32), np.where(ties > 2, 2**63, np.abs(ties)).astype(np.uint64), ties * 0.0,
+        ties.astype(np.float32), np.where(rng.random(ties.shape) < 0.1, np.nan, ties * -0.0).astype(np.float32), np.float32(1e30) * ties,
+        np.float32([[1, np.inf, -np.inf, np.nan]] * 2).repeat(375, 1),
         np.sort(ties),
-    ):
+    ):  # fmt: skip
         for axis in (0, 1):
             places = np.argsort(array, axis=axis, kind="stable")
             back = array.shape[axis] - 1 - np.flip(np.argsort(np.flip(array, axis), axis=axis, kind="stable"), axis)

@@ -480,6 +480,42 @@ def test_integers_repeat_lists_and_numbers_are_cut() -> None:
     assert x.to_numpy() is x.numpy()
 
 
+@pytest.mark.parametrize("small", ["", "0"])
+@pytest.mark.parametrize("options", [{}, {"axis": 0}, {"descending": True}, {"axis": 1, "kind": "stable"}])
+def test_sort_as_a_method_sorts_in_place(options: dict[str, Any], small: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_SMALL", small)
+    whole, x = Tensor(A.copy()), A.copy()
+    part = whole[:, 1:]
+    assert part.sort(**options) is None
+    x[:, 1:] = np.flip(np.sort(A[:, 1:]), 1) if "descending" in options else np.sort(A[:, 1:], options.get("axis", -1))
+    same(whole, x)
+
+    def double(t: Tensor) -> Tensor:
+        y = t * 2
+        y.sort()
+        return y
+
+    same(tw.jit(double)(Tensor(A)), np.sort(A * 2))
+
+
+def test_whole_numbers_that_no_element_can_be_divide_and_are_divided() -> None:
+    for whole, number in ((np.whole([1, 2**63], np.uint64), -1), (np.whole([1, 100], np.int8), 300)):
+        for call in (lambda x, number=number: number / x, lambda x, number=number: x / number):
+            for found in (call(Tensor(whole)), tw.jit(call)(Tensor(whole))):
+                np.testing.assert_allclose(found.numpy(), call(whole.astype(float)), rtol=1e-6)
+
+
+def test_methods_take_what_numpys_do() -> None:
+    x = Tensor(A)
+    same(x.max(initial=0.5, axis=0), A.max(initial=0.5, axis=0))
+    same(x.sum(where=A > 0), A.sum(where=A > 0))
+    same(x.conjugate(), A)
+    same(xp.flip(x, axis=Tensor(np.array(1))), A[:, ::-1])
+    same(x[0] + (*range(7),), A[0] + np.arange(7))
+    assert x.dtype == x.dtype.str and x.dtype != "f2" and x.dtype != "nothing"
+    assert f"{x[0, 0]}" == f"{A[0, 0]}" and f"{(x > 9).sum()}" == "0"
+
+
 def test_named_tuples_of_tensors_are_sequences() -> None:
     class Interval(NamedTuple):
         low: Any

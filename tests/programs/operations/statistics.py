@@ -86,7 +86,7 @@ row(
     "sorted",
     ordered,
     0.7,
-    sort=("{a}.sort(axis={axis})", "np.sort({a}, {axis})"),
+    sort=("xp.sort({a}, axis={axis})", "np.sort({a}, {axis})"),
     argsort=("{a}.argsort(axis={axis})", "np.argsort({a}, {axis}, kind='stable')"),
 )
 row("truth", truth, 1, any=("{a}.any(axis={axis})", "some({a}, {axis})"), all=("{a}.all(axis={axis})", "every({a}, {axis})"))
