@@ -190,9 +190,11 @@ class Tensor(TensorHandle):
     argsort, topk, nonzero, searchsorted = all_lifted(S.argsort, S.topk, S.nonzero, S.searchsorted)
     dot, matmul, vecdot = lifted(L.matmul), lifted(L.matmul), lifted(L.vecdot)
 
-    def sort(self, axis: int = -1, kind: str | None = None, order: None = None, *, descending: bool = False, stable: bool | None = None) -> None:
-        """Sort this tensor along a dimension, in place, as NumPy's method does; `xp.sort(x)` is a sorted copy. Equal elements keep their order,
-        whatever `kind` and `stable` say."""
+    def sort(
+        self, axis: int = -1, kind: str | None = None, order: None = None, *, descending: bool = False, stable: bool | None = None
+    ) -> None:
+        """Sort this tensor along a dimension, in place, as NumPy's method does; `xp.sort(x)` is a sorted copy. Equal elements
+        keep their order, whatever `kind` and `stable` say."""
         self[...] = _sort(self, axis=axis, descending=descending)
 
     def where(self, a: Any, b: Any) -> Tensor:
