@@ -66,8 +66,8 @@ def structure(name: str) -> tuple[Array, Array, int]:
     return begins.astype(np.int32), column.astype(np.int32), rows
 
 
-def kernel(form: str, rows: int, columns: int, entries: int, dtype: str, regular: bool) -> Kernel:
-    """What is computed. `regular`: most rows are as long as those beside them."""
+def kernel(form: str, rows: int, columns: int, entries: int, dtype: str, regular: bool, pattern: str = "") -> Kernel:
+    """What is computed. `regular`: most rows are as long as those beside them; `pattern`: how most columns follow each other."""
     kb = KernelBuilder(form)
     if form == "sddmm":
         e, f = kb.axis("e", entries), kb.axis("f", WIDE)
@@ -84,7 +84,7 @@ def kernel(form: str, rows: int, columns: int, entries: int, dtype: str, regular
         total = kb.reduce("add" if form == "segment_sum" else "max", "total", (i,), k, a[k])
         kb.store("y", dtype, (rows,), (i,), total[i])
         return kb.build()
-    column, a = kb.input("column", (entries,), "int32", range=(0, columns - 1)), kb.input("a", (entries,), dtype)
+    column, a = kb.input("column", (entries,), "int32", range=(0, columns - 1), pattern=pattern), kb.input("a", (entries,), dtype)
     width = FORMS[form]
     js = (kb.axis("j", width),) if width > 1 else ()
     x = kb.input("x", (columns, width) if js else (columns,), dtype)
@@ -156,7 +156,10 @@ def measured(form: str, name: str, dtype: str, threads: int, rounds: int, numba_
     u = rng.standard_normal((rows, WIDE)).astype(dtype)
     v = rng.standard_normal((columns, WIDE)).astype(dtype)
     arrays = {"sddmm": (row, column, a, u, v), "segment_sum": (begins, a), "segment_max": (begins, a)}.get(form, (begins, column, a, x))
-    call = best(kernel(form, rows, columns, entries, dtype, sparse.regular(begins)), threads=threads)
+    call = best(
+        kernel(form, rows, columns, entries, dtype, sparse.regular(begins), sparse.pattern(begins, column) if form == "spmv" else ""),
+        threads=threads,
+    )
     y = call(*arrays)
     replay, theirs = Replay([call.bound(*arrays, y)]), np.empty_like(y)
     matrix = csr_array((a, column, begins), shape=(rows, columns))

@@ -12,14 +12,16 @@ from .errors import KernelError
 from .node import Expr, Node, as_node, const, make, walk
 
 Extent = Union[int, Node]
+PATTERNS = {"": 0, "diagonals": 0, "runs of 4": 4, "runs of 8": 8}
+"""By which patterns the columns of a sparse matrix may follow each other, and how many of a row do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer(NotIndexed):
     """A parameter in row-major order. `role` is 'in' or 'out'; `constant` inputs may be packed once; inputs may state
     the inclusive `range` their elements lie in (input generation and, of integers, bounds analysis use it), and that the elements of each
-    row are `ascending` (none is less than the one before), and that they are `regular`: most steps between neighbours are as long as
-    those beside them. An output with an `alias` may lie in the memory of the input of that
+    row are `ascending` (none is less than the one before), that they are `regular`: most steps between neighbours are as long as
+    those beside them, and by which `pattern` most columns of a sparse matrix follow each other (a key of `PATTERNS`). An output with an `alias` may lie in the memory of the input of that
     name (`ir.rewriter`)."""
 
     name: str
@@ -31,6 +33,7 @@ class Buffer(NotIndexed):
     alias: str = ""
     ascending: bool = False
     regular: bool = False
+    pattern: str = ""
 
     @property
     def whole_range(self) -> tuple[int, int] | None:

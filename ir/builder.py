@@ -25,7 +25,7 @@ from .body import (
     sides,
     values_of,
 )
-from .buffer import Buffer, Extent, load, load_parts
+from .buffer import PATTERNS, Buffer, Extent, load, load_parts
 from .checks.access_bounds import check_between, largest
 from .checks.misuse import mask_of
 from .checks.structure_checks import check_reads
@@ -234,19 +234,25 @@ class KernelBuilder:
         range: tuple[int, int] | tuple[float, float] | None = None,
         ascending: bool = False,
         regular: bool = False,
+        pattern: str = "",
     ) -> Buffer:
         """An input parameter (row-major). `range`: the least and largest element it ever has, which test data keeps to. Calls
         check it for integers that are indices or say where masks and loops end. `ascending`: no element of a row is less than the one
         before, as of the places where the rows of a sparse matrix begin; calls check that too. KernelError for anything but
         integers of at least one dimension. `regular`: most rows that begin there are as long as those beside them (see
-        `tilewright.sparse.regular`); it decides how fast code is, never what it computes."""
+        `tilewright.sparse.regular`). `pattern`: how most integers, the columns of a sparse matrix, follow each other: "runs of 8" or
+        "runs of 4" in a row, or "diagonals" from row to row (see `tilewright.sparse.pattern`). Both decide how fast code is, never
+        what it computes."""
         of = given.element_type(given.name("an input", name), dtype)
         dims = given.shape(name, shape)
         if ascending and not (of.is_int and dims):
             raise KernelError(f"{name} is {of}{list(dims)}; integers of at least one dimension may be ascending")
         if regular and not ascending:
             raise KernelError(f"{name} is regular, and not ascending: regular rows begin in order")
-        buffer = Buffer(name, of, dims, "in", constant, given.limits(name, of, range), ascending=ascending, regular=regular)
+        if pattern not in PATTERNS or (pattern and not (of.is_int and dims)):
+            raise KernelError(f"{name} is {of}{list(dims)} in {pattern!r}; integers may be in {', '.join(filter(None, PATTERNS))}")
+        limits = given.limits(name, of, range)
+        buffer = Buffer(name, of, dims, "in", constant, limits, ascending=ascending, regular=regular, pattern=pattern)
         self._buffers.append(buffer)
         return buffer
 

@@ -126,7 +126,7 @@ def _buffer(b: Buffer) -> str:
     notes = ", constant" if b.constant else ""
     notes += f", may lie in {b.alias}" if b.alias else ""
     notes += f", elements in {b.range[0]}..{b.range[1]}" if b.range is not None else ""
-    notes += ", ascending" * b.ascending + ", regular" * b.regular
+    notes += ", ascending" * b.ascending + ", regular" * b.regular + (f", in {b.pattern}" if b.pattern else "")
     return f"{b.role} {b.name}: {b.dtype}[{', '.join(map(_extent, b.shape))}]{notes}"
 
 

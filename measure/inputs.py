@@ -73,10 +73,25 @@ def generate(kernel: Kernel, vars: Mapping[str, int], seed: int, whole: bool = F
             if b.regular:  # steps between neighbours are equal, but for the first ones, which are one longer
                 step, longer = divmod(hi - lo, max(1, dims[-1] - 1))
                 made[...] = lo + np.arange(dims[-1]) * step + np.minimum(np.arange(dims[-1]), longer)
+            if b.pattern:
+                made[...] = lo + _columns(dims, list(out.values())) % (hi - lo + 1)
         out[b.name] = inside(np.asarray(made, b.dtype.np, order="C"), b)
         if b.ascending:
             _ascend(out[b.name], b)
     return out
+
+
+def _columns(dims: tuple[int, ...], before: list[Array]) -> Array:
+    """Columns of which each of a row is one more than the one before, and each row begins one further than the one before. Where rows
+    begin, another input says, if it comes first."""
+    import numpy as np
+
+    places = np.arange(dims[-1])
+    begins = next((x for x in before if x.ndim == 1 and x.dtype.kind in "iu" and x.size > 1 and x[0] == 0 and x[-1] == dims[-1]), None)
+    if begins is None:
+        return places
+    row = np.repeat(np.arange(begins.size - 1), np.diff(begins))
+    return row + places - begins[row]
 
 
 def _ascend(x: Array, b: Buffer) -> None:

@@ -129,7 +129,7 @@ class Mem:
     in the arena of one worker, or of one thread of a group; 64-byte aligned), 'shared' (byte offset in the group's shared memory)
     or 'work' (byte offset in the workspace shared by phases). `offset` is a constant in elements added to the index. `align` is the
     byte alignment known for the accessed address. `nt`: non-temporal. `anywhere`, of a masked gather: there is an element at the index of a lane that the mask
-    leaves out, too, whatever that was computed from, so it may be read."""
+    leaves out, too, whatever that was computed from, so it may be read. `runs`, of a gather: its elements mostly lie one after the other."""
 
     space: str
     base: int
@@ -138,6 +138,7 @@ class Mem:
     align: int = 1
     nt: bool = False
     anywhere: bool = False
+    runs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

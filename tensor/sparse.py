@@ -11,16 +11,18 @@ from ..ir.builder import KernelBuilder
 from ..ir.errors import OutOfRangeError, UsageError
 from ..ir.kernel import Kernel
 from ..ir.node import Node
-from ..opts.analysis.ragged import SHORT
+from ..opts.analysis.ragged import DIAGONALS, SHORT
 from .frontends.habits import no_matrix_method, no_sparse
 from .graph.source_lines import at, user_line
 from .operations import ArraySpec, operation, register_gradient
 from .tensor import Tensor, as_tensor
 
-__all__ = ["CSR", "regular", "segment_max", "segment_sum"]
+__all__ = ["CSR", "pattern", "regular", "segment_max", "segment_sum"]
 
 BESIDE, LONGER = 8, 1.25
 """How many short rows go side by side, and how many times their entries they may have when they are padded."""
+SAMPLED, FOLLOW = 4096, 0.9
+"""Rows of which the columns are looked at, and the share of them that has a pattern."""
 
 
 class CSR:
@@ -32,7 +34,8 @@ class CSR:
     Arrays and tensors are taken; arrays, and offsets that are computed already, are looked at here, once.
     Raises UsageError and OutOfRangeError for what is no such matrix.
 
-    `regular`: whether most rows are as long as those beside them, which decides the schedule of a product; False where `indptr` is computed later.
+    `regular`: whether most rows are as long as those beside them, and `pattern`: how most columns follow each other. They decide the schedule of
+    a product with a vector, and are False and "" of tensors that are computed later (`pattern` of any tensor).
 
     `matrix @ x` is the product with a vector (columns,) or a matrix (columns, n) of the type of `data`, in eager code and in captured
     functions. It has gradients to `data` and to x."""
@@ -56,12 +59,14 @@ class CSR:
         if tuple(self.data.shape) != (entries,) or not self.data.dtype.is_float:
             what = f"{self.data.dtype}{list(self.data.shape)}"
             raise UsageError(f"CSR: data is {what}; give floats, one for each of the {entries} indices{at(user_line())}")
-        self.regular = _regular_offsets("CSR", indptr, entries)
+        self.regular, self.pattern = _regular_offsets("CSR", indptr, entries), ""
         if not isinstance(indices, Tensor):
             given = np.asarray(indices)
             wrong = given[(given < 0) | (given >= width)][:1]
             if wrong.size:
                 raise OutOfRangeError(f"CSR: the column {int(wrong[0])} is outside of 0..{width - 1}{at(user_line())}")
+            if not isinstance(indptr, Tensor):
+                self.pattern = pattern(indptr, given)
         self.indptr, self.indices = begins, columns
 
     @property
@@ -90,7 +95,7 @@ class CSR:
             raise UsageError(f"a CSR matrix of {self.data.dtype} @ {x.dtype}: cast one of them, x.astype(...){at(user_line())}")
         if not self.nnz:
             return Tensor(np.zeros((self.shape[0], *x.shape[1:]), x.dtype.np), device=x.device)
-        found: Tensor = sparse_product(self.indptr, self.indices, self.data, x, regular=self.regular)
+        found: Tensor = sparse_product(self.indptr, self.indices, self.data, x, regular=self.regular, pattern=self.pattern)
         return found
 
     __array_ufunc__ = None  # (NumPy leaves x @ matrix to the method below)
@@ -137,6 +142,39 @@ def regular(indptr: Any) -> bool:
     return entries > SHORT * rows or BESIDE * int(groups.max(axis=1).sum()) <= LONGER * entries
 
 
+def pattern(indptr: Any, indices: Any) -> str:
+    """How most columns of a sparse matrix in compressed rows follow each other (integers, (rows + 1,) and (entries,)), by up to 4,096 of its rows.
+    "diagonals": of short regular rows, eight beside each other have columns that are one more from row to row. "runs of 8" and "runs of 4": so many
+    columns from the beginning of a row on, and from each that comes so many later, are one more each than the one before. Else "". It chooses the
+    schedules of `KernelBuilder.input` and `CSR`."""
+    begins, columns = (np.asarray(x) for x in (indptr, indices))
+    lengths = np.diff(begins)
+    rows, entries = lengths.size, columns.size
+    if not entries or not rows:
+        return ""
+    mean = round(entries / rows)
+    if rows >= BESIDE and 1 <= mean <= DIAGONALS and regular(begins):
+        first = np.arange(0, rows - BESIDE + 1, BESIDE * -(-rows // SAMPLED))
+        equal = first[(lengths[first[:, None] + np.arange(BESIDE)] == mean).all(1)]
+        beside = columns[begins[equal][:, None] + np.arange(BESIDE * mean)].reshape(-1, BESIDE, mean)
+        if 2 * equal.size >= first.size and _follow(beside, axis=1):
+            return "diagonals"
+    some = np.arange(0, rows, -(-rows // SAMPLED))
+    for n in (8, 4):
+        steps = lengths[some] // n
+        place = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps)
+        at = np.repeat(begins[some], steps) + n * place
+        if 2 * n * at.size >= lengths[some].sum() and _follow(columns[at[:, None] + np.arange(n)], axis=1):
+            return f"runs of {n}"
+    return ""
+
+
+def _follow(columns: np.ndarray[Any, Any], axis: int) -> bool:
+    """Whether nine tenths of the runs along an axis are of numbers one more each than the one before: a run that is guessed wrongly costs a branch."""
+    runs = (np.diff(columns.astype(np.int64), axis=axis) == 1).all(axis)
+    return bool(runs.size) and float(runs.mean()) >= FOLLOW
+
+
 def _segments(name: str, data: Any, indptr: Any, combine: str) -> Tensor:
     data, begins = as_tensor(data), _integers("indptr", indptr)
     if len(data.shape) not in (1, 2) or not data.dtype.is_float or not begins.shape[0]:
@@ -174,12 +212,15 @@ def _regular_offsets(who: str, given: Any, entries: int) -> bool:
 
 # kernels ----------------------------------------------------------------------------------------------------
 @operation
-def sparse_product(indptr: ArraySpec, indices: ArraySpec, data: ArraySpec, x: ArraySpec, regular: bool = False) -> Kernel:
+def sparse_product(
+    indptr: ArraySpec, indices: ArraySpec, data: ArraySpec, x: ArraySpec, regular: bool = False, pattern: str = ""
+) -> Kernel:
     """Rows of entries times a vector or a matrix."""
     kb = KernelBuilder("sparse_product")
     rows, (entries,) = indptr.shape[0] - 1, indices.shape
     i, k, js = _rows(kb, indptr, entries, x.shape[1:], regular)
-    column = kb.input("indices", indices.shape, indices.dtype, range=(0, _size(x.shape[0]) - 1))
+    follow = "" if js else pattern  # (of products with columns, these are the lanes)
+    column = kb.input("indices", indices.shape, indices.dtype, range=(0, _size(x.shape[0]) - 1), pattern=follow)
     a, dense = kb.input("data", data.shape, data.dtype), kb.input("x", x.shape, x.dtype)
     total = kb.sum("total", (i, *js), k, a[k] * dense[(column[k], *js)])
     kb.store("y", x.dtype, (rows, *x.shape[1:]), (i, *js), total[(i, *js)])
@@ -222,7 +263,9 @@ def rows_of(indptr: Tensor, entries: int) -> tuple[Tensor, Tensor]:
     return row.minimum(indptr.shape[0] - 2), (place >= indptr[0]) & (place < indptr[-1])
 
 
-def _product_gradient(dy: Tensor, y: Tensor, indptr: Tensor, indices: Tensor, data: Tensor, x: Tensor, regular: bool) -> tuple[Any, ...]:
+def _product_gradient(
+    dy: Tensor, y: Tensor, indptr: Tensor, indices: Tensor, data: Tensor, x: Tensor, regular: bool, pattern: str
+) -> tuple[Any, ...]:
     row, there = rows_of(indptr, int(indices.shape[0]))
     each, wide = dy.take(row, axis=0), len(x.shape) == 2
     products = each * x.take(indices, axis=0)

@@ -16,7 +16,7 @@ from ...ir.operators import substitute
 from ...ir.skipped_tiles import conjuncts
 from ...opts.access import deinterleaved_step, grouped, rows, shuffles, transposable
 from ...opts.access import stride as stride_of
-from ...opts.analysis.ragged import regular
+from ...opts.analysis.ragged import in_runs, regular
 from ...opts.analysis.thresholds import holds_inside
 from ...opts.axis_plan import Part
 from ...opts.memory_limits import buffer_bytes, is_far
@@ -60,6 +60,8 @@ def load_work(body: Body, n: Node, k: float, loads: float) -> tuple[float, float
         mask = None  # (of rows about equally long nearly all steps are without)
     stride = body.stride(buffer, indices, lane) if lane is not None else 0
     gathered = stride is None or stride not in (0, 1)
+    if gathered and lane is not None and in_runs(indices, lane.axis, body.width):
+        arith, gathered = arith + 3 * k, False
     near = lanes_in_groups(buffer, indices, lane.axis, body.width) if stride is None and lane is not None else None
     if near is not None and near <= core.near_vectors * body.width:
         arith, gathered = arith + (k if near > 1 else 0), False

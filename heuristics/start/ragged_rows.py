@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...ir.node import axes_of
-from ...opts.analysis.ragged import SHORT, conditions, entries_of_a_row, gathered, regular, selected, sides
+from ...opts.analysis.ragged import DIAGONALS, SHORT, conditions, entries_of_a_row, follow, gathered, regular, selected, sides
 from ...opts.analysis.structure import contiguous, extent
 from ...opts.defaults import family_name, fit, site_name
 from ...opts.nests import Nest
@@ -84,8 +84,12 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
                 yield (*lanes, *items) if f.threads > 1 else lanes
                 continue
             together = BESIDE
-            if not gathered(n, axis):
+            picked = gathered(n, axis)
+            runs, diagonals = follow(n, axis)
+            if not picked:
                 entries = f.lanes * (1 if mean <= LONG_ROWS else LONG_STEPS)
+            elif runs:
+                entries = runs
             elif mean <= ONE_STEP and not regular(data):  # (most rows that end anywhere end in one step, if it is wide)
                 entries = ONE_STEP
             elif f.target.gathers_slowly and mean > SHORT_PICKED:  # (where each is an access, a short vector leaves a shorter rest)
@@ -93,9 +97,9 @@ def _entries(f: StartFacts) -> Iterator[Opts]:
             else:
                 entries = min(f.lanes, PICKED)
             beside = (opt("UPCAST", site_name(rows[0]), min(together, extent(rows[0]))),)
-            wish = (*beside, opt("UPCAST", site_name(axis), entries)) if f.target.gathers or not gathered(n, axis) else ()
-            if regular(data) and f.target.gathers and mean <= (SHORT_PICKED if gathered(n, axis) else SHORT):
-                slow = f.target.gathers_slowly and gathered(n, axis)  # (a longer vector is put together of two)
+            wish = (*beside, opt("UPCAST", site_name(axis), entries)) if f.target.gathers or not picked else ()
+            if regular(data) and f.target.gathers and mean <= (DIAGONALS if diagonals else SHORT_PICKED if picked else SHORT):
+                slow = f.target.gathers_slowly and picked and not diagonals  # (a longer vector is put together of two)
                 lanes = (opt("UPCAST", site_name(rows[0]), min(HALF // n.expr.dtype.size if slow else BESIDE, extent(rows[0]))),)
                 yield (*lanes, *items) if f.threads > 1 else lanes
             yield (*wish, *items) if f.threads > 1 else wish

@@ -126,6 +126,7 @@ class Colours:
         size: tuple[object, ...] = () if self.flatten else (len(b.shape),)
         if not self.erase:
             size = (self.extent(elements(b.shape)), b.range, *("ascending",) * b.ascending, *("regular",) * b.regular)
+            size += (b.pattern,) if b.pattern else ()
         return digest("buffer", b.dtype.name, b.role, b.constant, *size)
 
     def extent(self, extent: Extent) -> str:
@@ -288,6 +289,7 @@ class KernelWriter:
             found = self.buffers[b] = f"b{len(self.buffers)}"
             size = f"rank {len(b.shape)}" if self.erase else f"{self._extent(elements(b.shape))} {b.range}"
             notes = "".join(f" {x}" for x in ("constant", "ascending", "regular") if getattr(b, x))
+            notes += f" {b.pattern}" if b.pattern else ""
             self.lines.append(f"buffer {found} {b.role} {b.dtype.name} {size}{notes}")
         return found
 

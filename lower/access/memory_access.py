@@ -10,7 +10,7 @@ from math import gcd, prod
 from operator import and_
 
 from ...ir import index as ix
-from ...ir.buffer import load_parts
+from ...ir.buffer import PATTERNS, load_parts
 from ...ir.dtypes import bool_, index
 from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, const, walk
@@ -224,6 +224,21 @@ def _always_inside(ev: Bounds, mem: Mem, address: Node) -> bool:
     return low >= 0 and high < ix.bounds(elements)[0]
 
 
+def _in_runs(ev: Bounds, address: Node, asg: Assignment) -> bool:
+    """Whether the places that the lanes read mostly lie one after the other, as an input promises: along a row, or from row to row."""
+    for n in walk(address):
+        buffer, indices, _ = load_parts(n) if n.op == "load" else (None, (), None)
+        if buffer is not None and buffer.pattern:
+            _, _, lane, vec = ev.split(ev.low.ctx.address(buffer.name, indices), asg)
+            along = lane == 1
+            return (
+                bool(lane)
+                and (vec is None or vec.lanes == 1)
+                and (ev.width <= PATTERNS[buffer.pattern] if along else not PATTERNS[buffer.pattern])
+            )
+    return False
+
+
 class MemoryAccess(Bounds):
     """The part of a NestEval that reads and writes memory."""
 
@@ -285,7 +300,7 @@ class MemoryAccess(Bounds):
             return b.load(mem, at, 1, mask, invariant)
         # (elements side by side have one index then, and are known to lie so)
         at = self.join(self.low.scalar(base), lane, vec)
-        source = self.low.at(mem, base, c, 1)
+        source = replace(self.low.at(mem, base, c, 1), runs=_in_runs(self, address, asg))
         if mask is not None:
             mask = b.splat(mask, at.lanes)
             source = replace(source, anywhere=_always_inside(self, mem, address))

@@ -16,7 +16,7 @@ from ...ir.node import Node, axes_of, const, sym
 from ...ir.operators import substitute
 from ...opts.addition_order import order_of
 from ...opts.analysis.extremes import by_bits
-from ...opts.analysis.ragged import SHORT, conditions, entries_of_a_row, length_of_a_row, regular, rest_alone, sides
+from ...opts.analysis.ragged import DIAGONALS, conditions, entries_of_a_row, length_of_a_row, regular, rest_alone, sides
 from ...opts.axis_plan import Part
 from ...opts.lanes import Vectors
 from ...opts.nests import Nest
@@ -87,7 +87,7 @@ def equal_rows(low: Lowering, nest: Nest, ev: NestEval, part: Part) -> EqualRows
     (*_, at), (*_, after) = (load_parts(n.src[0] if n.op == "cast" else n)[1] for n in (begin, end))
     mean = entries_of_a_row(data, part.axis.arg.extent)
     beside = [p for p in ev.regs if p.axis in axes_of(data)] == [lane] == [*ev.regs] and lane.stride == 1
-    if mean is None or not beside or at is not lane.axis or ix.add(after, at, -1) is not const(1) or not 1 <= round(mean) <= SHORT:
+    if mean is None or not beside or at is not lane.axis or ix.add(after, at, -1) is not const(1) or not 1 <= round(mean) <= DIAGONALS:
         return None
     return EqualRows(data, begin, end, round(mean))
 

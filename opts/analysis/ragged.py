@@ -12,7 +12,7 @@ from math import log, prod, sqrt
 
 from ...ir import index as ix
 from ...ir.body import identity
-from ...ir.buffer import load_parts, loads
+from ...ir.buffer import PATTERNS, load_parts, loads
 from ...ir.dtypes import index
 from ...ir.index import Interval
 from ...ir.integer_ranges import inside, value_range
@@ -36,6 +36,8 @@ TAKEN = 0.75
 """What such steps cost in the mean, branches and all."""
 SHORT = 8
 """Up to how many entries in the mean regular rows go side by side in a vector."""
+DIAGONALS = 9
+"""Up to how many entries in the mean they do where columns are diagonals."""
 FAR = 1 << 60
 """Sums of data up to here fit 64 bits with any place."""
 _PLACES = frozenset({"axis", "const", "sym", "sum", "prod", "div", "mod", "min", "max"})
@@ -157,6 +159,21 @@ def rest_alone(sched: Scheduled, nest: Nest) -> bool:
 def gathered(nest: Nest, axis: Node) -> bool:
     """Whether single elements lie where data says that changes along an axis."""
     return any(any(x.op == "load" and axis in axes_of(x) for x in walk(i)) for _, at, _ in loads(*nest.roots) for i in at[-1:])
+
+
+def follow(nest: Nest, axis: Node) -> tuple[int, bool]:
+    """(how many elements of a row along an axis mostly lie one after the other, whether those of rows side by side do), as inputs say."""
+    for n in (n for n in walk(*nest.roots) if n.op == "load" and axis in axes_of(n) and load_parts(n)[0].pattern):
+        return PATTERNS[load_parts(n)[0].pattern], not PATTERNS[load_parts(n)[0].pattern]
+    return 0, False
+
+
+def in_runs(indices: Sequence[Node], axis: Node, width: int) -> bool:
+    """Whether so many elements along an axis mostly lie one after the other, as the pattern of an input of places says."""
+    for n in (n for n in walk(*indices) if n.op == "load" and axis in axes_of(n) and load_parts(n)[0].pattern):
+        along = not any(m.op == "load" and m is not n and axis in axes_of(m) for m in walk(n))
+        return width <= PATTERNS[load_parts(n)[0].pattern] if along else not PATTERNS[load_parts(n)[0].pattern]
+    return False
 
 
 def left_out(sched: Scheduled, nest: Nest) -> tuple[Node, ...]:

@@ -440,10 +440,8 @@ def load(e: LlvmEmitter, s: Instr) -> str:
     mem, lanes = s.mem, s.result.lanes
     ty = vector(memory(mem.dtype), lanes)
     mask = s.args[1] if len(s.args) > 1 else None
-    if by_element(e, s):
-        x = gathered(e, s, *_parts(e, mem, s.args[0]))
-    elif s.op == "gather" and lanes > 1:
-        x = _masked_load(e, "gather", _addresses(e, mem, s.args[0]), mem, mask, lanes)
+    if s.op == "gather" and lanes > 1:
+        x = _one_after_another(e, s, mask) if mem.runs and s.result not in e.pairs else _apart(e, s, mask)
     else:
         where = _address(e, mem, s.args[0])
         if mask is None:
@@ -457,6 +455,46 @@ def load(e: LlvmEmitter, s: Instr) -> str:
     if mem.dtype.kind == "b":
         return e.emit(f"icmp ne {ty} {x}, {splat('i8', '0') if lanes > 1 else '0'}")
     return x
+
+
+def _apart(e: LlvmEmitter, s: Instr, mask: Val | None) -> str:
+    """Elements that are gathered."""
+    if by_element(e, s):
+        return gathered(e, s, *_parts(e, s.mem, s.args[0]))
+    return _masked_load(e, "gather", _addresses(e, s.mem, s.args[0]), s.mem, mask, s.result.lanes)
+
+
+def _one_after_another(e: LlvmEmitter, s: Instr, mask: Val | None) -> str:
+    """Elements of which those that the mask counts mostly lie one after the other: one vector then, else they are gathered."""
+    mem, lanes = s.mem, s.result.lanes
+    pointer, scalars, left = _parts(e, mem, s.args[0])
+    of = e.indices.get(left)
+    places = of.args[0] if of is not None and of.op == "cast" and of.args[0].dtype.is_int else left
+    kind, ty = SCALAR[places.dtype.name], type_of(places)
+    first = e.emit(f"extractelement {ty} {e.of(places)}, i32 0")
+    same = e.emit(f"shufflevector {ty} {e.of(places)}, {ty} poison, <{lanes} x i32> zeroinitializer")
+    run = e.emit(f"add {ty} {same}, <{', '.join(f'{kind} {i}' for i in range(lanes))}>")
+    differ = e.emit(f"icmp ne {ty} {e.of(places)}, {run}")
+    if mask is not None:
+        differ = e.emit(f"and <{lanes} x i1> {differ}, {e.of(mask)}")
+    bits = e.emit(f"bitcast <{lanes} x i1> {differ} to i{lanes}")
+    n, runs = e.fresh(), e.emit(f"icmp eq i{lanes} {bits}, 0")
+    e.line(f"br i1 {runs}, label %run{n}, label %apart{n}")
+    e.label(f"run{n}")
+    if kind != "i64":
+        first = e.emit(f"{'sext' if places.dtype.kind == 'i' else 'zext'} {kind} {first} to i64")
+    for x in (*scalars, first):
+        pointer = e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, i64 {x}")
+    whole, near = vector(memory(mem.dtype), lanes), _plain(mem, 0)
+    vec = (
+        e.emit(f"load {whole}, ptr {pointer}, align {near.align}") if mask is None else _masked_load(e, "load", pointer, near, mask, lanes)
+    )
+    e.line(f"br label %read{n}")
+    e.label(f"apart{n}")
+    one_by_one, end = _apart(e, s, mask), e.block
+    e.line(f"br label %read{n}")
+    e.label(f"read{n}")
+    return e.emit(f"phi {whole} [ {vec}, %run{n} ], [ {one_by_one}, %{end} ]")
 
 
 def _masked_load(e: LlvmEmitter, kind: str, where: str, mem: Mem, mask: Val | None, lanes: int) -> str:

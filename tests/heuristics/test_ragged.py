@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+from csr_structures import sparse_product
 from tilewright import targets
 from tilewright.heuristics import starts
 from tilewright.heuristics.model import estimate
@@ -77,6 +79,18 @@ def test_short_vectors_of_entries_where_gathers_are_slow() -> None:
     amounts = {of: [o.amount for o in opts] for of, opts in found.items()}
     assert amounts["znver4", True] == [4, 4] and amounts["cascadelake", True] == [8, 8]
     assert amounts["znver4", False] == amounts["cascadelake", False] == [8, 16]
+
+
+@pytest.mark.parametrize(("entries", "pattern", "amounts"), [(9, "diagonals", [8]), (9, "runs of 4", [8, 4]), (40, "runs of 8", [8, 8])])
+def test_columns_that_follow_each_other(entries: int, pattern: str, amounts: list[int]) -> None:
+    """Rows whose columns are diagonals go side by side; else a step is a run. The estimate and the counted model know that one is a vector."""
+    kernels = [sparse_product(512, 512, 512 * entries, regular=True, pattern=p) for p in (pattern, "")]
+    for name in ("znver4", "cascadelake"):
+        first, other = (starts(k, targets.named(name))[0] for k in kernels)
+        assert [o.amount for o in first] == amounts, name
+        assert name == "cascadelake" or [o.amount for o in other] == [4, 4]
+    with_it, without = (estimate(apply(k, first, targets.named("znver4"))) for k in kernels)
+    assert with_it < 0.9 * without
 
 
 def test_half_vectors_of_rows_side_by_side_where_gathers_are_slow() -> None:

@@ -43,13 +43,13 @@ def structure(name: str, rows: int, columns: int, at: str, seed: int = 0) -> tup
 
 
 def sparse_product(
-    rows: int, columns: int, entries: int, dtype: str = "float32", at: str = "int32", n: int = 0, regular: bool = False
+    rows: int, columns: int, entries: int, dtype: str = "float32", at: str = "int32", n: int = 0, regular: bool = False, pattern: str = ""
 ) -> Kernel:
     """A sparse matrix times a vector, or times one of n columns."""
     kb = KernelBuilder("sparse_product")
     i = kb.axis("i", rows)
     p = kb.input("p", (rows + 1,), at, range=(0, entries), ascending=True, regular=regular)
-    column, a = kb.input("column", (entries,), at, range=(0, columns - 1)), kb.input("a", (entries,), dtype)
+    column, a = kb.input("column", (entries,), at, range=(0, columns - 1), pattern=pattern), kb.input("a", (entries,), dtype)
     k = kb.axis("k", (p[i], p[i + 1]))
     js = (kb.axis("j", n),) if n else ()
     x = kb.input("x", (columns, n) if n else (columns,), dtype)

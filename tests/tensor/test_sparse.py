@@ -55,6 +55,29 @@ def test_matrices_of_scipy() -> None:
             sparse.CSR(other)
 
 
+PATTERNS = {"tridiagonal": "diagonals", "wide band": "runs of 8", "blocks": "runs of 4", "random": "", "pairs": ""}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_columns_that_follow_each_other(name: str) -> None:
+    rng, rows = np.random.default_rng(0), 160
+    if name in ("tridiagonal", "wide band"):
+        width = 3 if name == "tridiagonal" else 21
+        columns = np.arange(rows)[:, None] + np.arange(width)
+    else:
+        n = {"blocks": 4, "pairs": 2, "random": 1}[name]
+        columns = (rng.integers(0, rows // n, (rows // n, 12 // n)) * n).repeat(n, 0)[:, :, None] + np.arange(n)
+    columns = columns.reshape(rows, -1)
+    begins, data, x = np.arange(rows + 1) * columns.shape[1], rng.standard_normal(columns.size), rng.standard_normal(rows + 21)
+    made = sparse.CSR(begins, columns.ravel(), data, shape=(rows, rows + 21))
+    assert made.pattern == sparse.pattern(begins, columns.ravel()) == PATTERNS[name]
+    right = (data.reshape(columns.shape) * x[columns]).sum(1)
+    np.testing.assert_allclose((made @ x).numpy(), right, atol=1e-12)
+    other = sparse.CSR(begins, rng.permuted(columns, axis=1).ravel(), data, shape=made.shape)
+    other.pattern = made.pattern  # (no result depends on it)
+    np.testing.assert_allclose((other @ x).numpy(), (data * x[other.indices.numpy()]).reshape(columns.shape).sum(1), atol=1e-12)
+
+
 def test_rows_about_as_long_as_those_beside_them() -> None:
     """What schedules of products follow: the same padded to the longest of eight, at most a quarter more."""
     found = {name for name in LENGTHS if sparse.regular(structure(name, 400, COLUMNS, "int32")[0])}

@@ -163,6 +163,24 @@ def test_columns_are_the_lanes_of_start_schedules(columns: int, level: str) -> N
         assert [o.on for o in opts if o.op == "UPCAST"] == ["j"], opts
 
 
+@pytest.mark.parametrize(("pattern", "opts"), [("diagonals", "Ui8"), ("runs of 4", "Ui4 Uk4"), ("runs of 8", "Ui8 Uk8")])
+def test_columns_that_follow_each_other_are_one_vector(pattern: str, opts: str) -> None:
+    """Where they do; others are gathered, as those of test data with special values are."""
+    length, target = 3 if pattern == "diagonals" else 9, targets.named("znver4")
+    kernel = sparse_product(ROWS, COLUMNS, ROWS * length, regular=True, pattern=pattern)
+    o = generate(kernel, {}, 0)
+    columns = o["column"].reshape(ROWS, length)
+    assert (np.diff(columns) % COLUMNS == 1).all() and (np.diff(columns, axis=0) % COLUMNS == 1).all()
+    programs = [lower(apply(kernel, parse(x), target)) for x in (opts, "Uk16")]
+    runs = [
+        [s for p in made.phases for s in statements(p.body) if isinstance(s, Instr) and s.op == "gather" and s.mem.runs]
+        for made in programs
+    ]
+    assert runs[0] and not runs[1]
+    for given in (o, generate_special(kernel, {}, 0, wild=False, subnormal=False, huge=False)):
+        np.testing.assert_allclose(check_given(kernel, parse(opts), target, given, 1)["y"], right(given), atol=1e-5)
+
+
 def test_regular_rows_that_are_short_are_lanes() -> None:
     target = targets.named("x86-64-v4")
     for mean, regular, lane in ((3, True, "i"), (3, False, "k"), (30, True, "k")):
@@ -258,6 +276,8 @@ def test_what_such_an_axis_cannot_be() -> None:
         kb.argmax("top", (i,), k, a[k])
     with pytest.raises(KernelError, match="q is regular, and not ascending"):
         kb.input("q", (3,), "int32", regular=True)
+    with pytest.raises(KernelError, match=r"q is float32\[3\] in 'diagonals'; integers may be in diagonals, runs of 4, runs of 8"):
+        kb.input("q", (3,), "float32", pattern="diagonals")
     with pytest.raises(KernelError, match="integers of at least one dimension may be ascending"):
         kb.input("f", (3,), "float32", ascending=True)
 
