@@ -14,6 +14,7 @@ from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...log import logger
+from ..gradients.reverse import has_gradient
 from ..graph.captured_numbers import exact_number
 from ..graph.symbolic_sizes import SymbolicSize, concrete
 from ..handle import compute
@@ -228,7 +229,7 @@ class Jitted(LikeFunction):
         update_wrapper(self, function, updated=())  # (what a callable object holds is its own)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _current.capture is not None:
+        if _current.capture is not None or _current.transformed:
             return self._function(*args, **kwargs)
         if NANS.on:
             return self._uncaptured(args, kwargs)
@@ -282,6 +283,8 @@ class Jitted(LikeFunction):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure = flatten((args, kwargs))
+        if any(isinstance(x, Tensor) and has_gradient(x.node) for x in leaves):  # (the program's results would have none)
+            return self._function(*args, **kwargs)
         leaves = [taken(x, self.options.device) for x in leaves]
         paired = [getattr(getattr(x, "dtype", None), "kind", "") == "c" for x in leaves]
         if any(paired):  # (arrays, and NumPy's numbers)

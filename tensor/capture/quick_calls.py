@@ -180,7 +180,7 @@ class _ReaderText:
     def _tensor(self, x: str) -> tuple[str, str, str]:
         """(its kind, its memory, its address)."""
         memory, look = self.name(), self.name()
-        self.refuse(f"{x}.complex_class")  # (whose memory looks like a real tensor's)
+        self.refuse(f"{x}.complex_class or {x}.node.tracked")  # (whose memory looks like a real tensor's; who may want a gradient)
         self.lines += [f"{memory} = {x}.node.data", f"{look} = {memory}.kind"]
         return look, memory, f"{memory}._at or {memory}.address"
 

@@ -14,6 +14,7 @@ from ..frontends.habits import answered
 from ..graph import primitives as P
 from ..graph.nodes import Mark, OpenArgument, TensorNode
 from ..graph.source_lines import at, user_line
+from ..running.current_capture import thread
 from ..tensor import Tensor, as_tensor
 from ..trees import flatten, tree_map, unflatten
 from .checkpoint import CheckpointRegion
@@ -45,9 +46,11 @@ def _opened(trees: Sequence[Any]) -> Iterator[list[Any]]:
         out: Tensor = Tensor.of(node, t.device)
         return out
 
+    thread.transformed += 1
     try:
         yield [tree_map(opened, t) for t in trees]
     finally:
+        thread.transformed -= 1
         for m in marks:
             m.open = False
 

@@ -87,6 +87,7 @@ def vmap(f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, 
 def _called(table: Mapping[int, TensorNode]) -> Iterator[Written]:
     before, thread.written = thread.written, {}
     thread.batches += 1
+    thread.transformed += 1
     try:
         yield thread.written
     except BaseException:
@@ -94,6 +95,7 @@ def _called(table: Mapping[int, TensorNode]) -> Iterator[Written]:
         raise
     finally:
         thread.batches -= 1
+        thread.transformed -= 1
         thread.written = before
 
 

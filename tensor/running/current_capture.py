@@ -117,6 +117,8 @@ class _Current(threading.local):
     capture: Capture | None = None
     batches = 0
     """Functions under `vmap` that are being called: their arguments stand for each element of a batch, and have no values."""
+    transformed = 0
+    """Functions under `vmap` or of which a gradient is taken that are being called: what they call belongs to their graphs, captured or not."""
     written: dict[int, tuple[weakref.ref[Any], TensorNode]] | None = None
     """Of the innermost of them, by the id of a tensor that was assigned to: the tensor, and the node that it had before."""
 

@@ -345,3 +345,18 @@ def test_weights_of_a_softmax_that_are_converted_before_they_are_summed(kind: st
     found = grad(lambda x: (x.softmax(1).astype("float32") @ Tensor(v)).sum())(Tensor(x).astype(kind))
     assert str(found.dtype) == kind
     np.testing.assert_allclose(found.astype("float64").numpy(), w * (dw - (w * dw).sum(1, keepdims=True)), atol=3e-3)
+
+
+def test_captured_functions_have_gradients() -> None:
+    """Called before, or not: what a program computed was a constant, and its gradient 0."""
+    f, x = jit(lambda v: (v * v).sum()), np.array([1.0, 2.0, 3.0], np.float32)
+    for _ in range(2):
+        assert grad(f)(x).numpy().tolist() == grad(checkpoint(f))(x).numpy().tolist() == [2.0, 4.0, 6.0]
+        assert value_and_grad(lambda v: f(v) * 2)(Tensor(x))[1].numpy().tolist() == [4.0, 8.0, 12.0]
+        assert vjp(f, x)[1](1.0)[0].numpy().tolist() == [2.0, 4.0, 6.0] and jvp(f, [x], [x])[1].item() == 28.0
+        assert vmap(f)(np.stack([x, x])).numpy().tolist() == [14.0, 14.0]
+        followed = Tensor(x, requires_grad=True)
+        (f(followed) + f(followed * 2) + followed.sum()).backward()
+        assert followed.grad.numpy().tolist() == [11.0, 21.0, 31.0]
+        assert f(Tensor(x)).item() == f(followed.detach()).item() == 14.0
+    assert len(f.programs) == 1
