@@ -296,7 +296,8 @@ class TensorHandle:
 
     def _scalar(self, what: str) -> Any:
         if self.size != 1:
-            raise TypeError(f"{what} of a tensor of shape {list(self.shape)}: only one of one element has one{at(user_line())}")
+            more = " (of all elements: xp.sin, not math.sin)" if what == "float()" else ""
+            raise TypeError(f"{what} of a tensor of shape {list(self.shape)}: only one of one element has one{more}{at(user_line())}")
         return self.item()
 
     def __trunc__(self) -> int:

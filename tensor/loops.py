@@ -114,6 +114,13 @@ def written_out() -> Iterator[None]:
         _way.steps = before
 
 
+def _require_functions(order: str, *functions: Any) -> None:
+    """Raise UsageError where something else stands in a function's place. `order`: how the loop is called."""
+    for f in functions:
+        if not callable(f):
+            raise UsageError(f"{order.partition('(')[0]}: {type(f).__name__} where a function is wanted, {order}{at(user_line())}")
+
+
 @answered
 def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> tuple[Any, Any]:
     """(last carry, ys) of `carry, y = f(carry, x)` for each element x of `xs` along dimension 0, as `jax.lax.scan`.
@@ -124,6 +131,7 @@ def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = 
 
     Raises UsageError where lengths differ, where the carry changes its structure, a shape or a type (it names the leaf), and where the
     body assigns to a tensor from outside."""
+    _require_functions("scan(f, init, xs)", f)
     carry, shape = leaves_of(init)
     given, xs_shape = leaves_of(xs)
     device = device_of([*carry, *given])
@@ -155,6 +163,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: An
 
     Where both bounds are numbers (or symbolic sizes), it has gradients. Bounds that are tensors, or numbers that change from call to call
     of a captured function, become a `while_loop`, which has none. Raises UsageError as `scan`."""
+    _require_functions("fori_loop(lower, upper, body_fun, init_val)", body_fun)
     leaves, shape = leaves_of(init_val)
     device = device_of([*leaves, lower, upper])
     if any(isinstance(b, Tensor) or captured(b) for b in (lower, upper)):
@@ -181,6 +190,7 @@ def while_loop(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], init_
 
     `seconds`: how long it may take; then OutOfTimeError is raised. Ctrl-C ends it at any time. It has no gradient: use `scan` or `fori_loop`
     with a number of steps. Raises UsageError as `scan`, and where the condition is no single bool."""
+    _require_functions("while_loop(cond_fun, body_fun, init_val)", cond_fun, body_fun)
     leaves, shape = leaves_of(init_val)
     device = device_of(leaves)
     if _way.steps:
@@ -204,6 +214,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
     Both return the same structure, shapes and types. Gradients go through the branch that was taken. Raises UsageError where the results
     differ (it names the leaf), and where `pred` is no single bool."""
+    _require_functions("cond(pred, true_fun, false_fun, *operands)", true_fun, false_fun)
     leaves, _ = leaves_of(operands)
     device = device_of([pred, *leaves])
     if isinstance(pred, (bool, int)) and not isinstance(pred, SymbolicSize):

@@ -12,6 +12,7 @@ from ..ir.errors import UsageError
 from .elements import chosen, element, known_item, stored
 from .frontends import moved as V
 from .frontends.einops_backend import register
+from .frontends.habits import answered
 from .frontends.numpy_functions import array_function, array_ufunc, reduction, rounded_to
 from .given_arrays import copy_later, through
 from .graph.nodes import Mark, Slot, make
@@ -253,6 +254,7 @@ class Tensor(TensorHandle):
         out: Tensor = V.ravel(self.permute() if order == "F" else self)
         return out
 
+    @answered
     def flatten(self, start: Any = 0, stop: int = -1, order: str = "C") -> Tensor:
         """Dimensions `start` to `stop`, which is one of them, as one, in memory of their own; or, with an order as the first argument, all
         of them, as `ravel` has it."""

@@ -139,7 +139,7 @@ TRANSFORMS = {
     "operand": "give operands by place, after the functions", "linear": "leave it out", "policy": "leave it out: everything is computed again",
     "prevent_cse": "leave it out", "use_reentrant": "leave it out", "argnum": "here it is argnums", "argnames": "give argnums, places of arguments",
     "create_graph": "call grad of grad", "randomness": "give each its key", "in_dims": "here it is in_axes", "out_dims": "here it is out_axes",
-    "chunk_size": "call it on parts of the batch", "strict": "leave it out",
+    "chunk_size": "call it on parts of the batch", "start_dim": "here it is start", "end_dim": "here it is stop", "strict": "leave it out",
 }  # fmt: skip
 """Arguments of others' loops, gradients and `vmap`, and what is done here."""
 
