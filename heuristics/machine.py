@@ -185,6 +185,8 @@ class Core:
     """Vectors from which a shuffle takes what lanes find near each other, such as the bytes that hold two weights each."""
     gathered_masked: float = 5.0
     """The same under a mask."""
+    followed: float = 3.0
+    """Operations by which a vector of places is found to lie one after the other."""
     masked_vector: float = 0.5
     """Loads that the mask of a vector adds."""
     picked_masked: float = 6.0

@@ -202,7 +202,7 @@ def _store(u: Units, s: Instr) -> tuple[Uses, float]:
 def _gather(u: Units, s: Instr) -> tuple[Uses, float]:
     v, core = s.result, u.machine.core
     if s.mem.runs:
-        return Uses(loads=u.pieces(v), arith=4.0, shuffles=1.0, issued=6.0), 12.0
+        return Uses(loads=u.pieces(v), arith=1.0 + core.followed, shuffles=1.0, issued=6.0), 12.0
     if u.target.gathers and v.dtype.size >= 4:
         loads = v.lanes * core.gathered
         return Uses(loads=loads, arith=3.0, shuffles=2.0 * u.pieces(v), issued=0.5 * v.lanes + 4.0), 22.0

@@ -61,7 +61,7 @@ def load_work(body: Body, n: Node, k: float, loads: float) -> tuple[float, float
     stride = body.stride(buffer, indices, lane) if lane is not None else 0
     gathered = stride is None or stride not in (0, 1)
     if gathered and lane is not None and in_runs(indices, lane.axis, body.width):
-        arith, gathered = arith + 3 * k, False
+        arith, gathered = arith + core.followed * k, False
     near = lanes_in_groups(buffer, indices, lane.axis, body.width) if stride is None and lane is not None else None
     if near is not None and near <= core.near_vectors * body.width:
         arith, gathered = arith + (k if near > 1 else 0), False
