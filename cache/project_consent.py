@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..files import folders, owned
+from ..files.strict import Misread, canon, parse, read
 from ..ir.errors import UsageError
 from .file_check import CacheWarning
 
@@ -65,7 +66,6 @@ def answer(path: Path) -> bool | None:
 
 def remember(path: Path, yes: bool) -> None:
     """Keep an answer. Raises OSError where that is not possible."""
-    from ..files.strict import canon
     from ..files.write_file import replace
 
     known = {k: v for k, v in _answers().items() if k != _name(path)}
@@ -90,8 +90,6 @@ def _file() -> Path:
 
 
 def _answers() -> dict[str, bool]:
-    from ..files.strict import Misread, parse, read
-
     file = _file()
     try:
         raw = owned.read(file)

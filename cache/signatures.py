@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..files import folders, owned
 from ..files.write_file import replace
 from ..ir.errors import CacheError, UsageError
+from ..log import logger
 from . import bundles
 from .rows import Row
 
@@ -109,8 +110,6 @@ def check(raw: bytes, name: str, trust: Trust | None = None) -> Signed | None:
 
 
 def _signature(place: str, name: str) -> Signature:
-    from ..log import logger
-
     minisign = library()
     try:
         raw = _content(place)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, get_args
 
+from .. import cache as caches
 from ..cache.keys import Numerics, with_numerics
 from ..cache.objective_types import TIME
 from ..cache.rows import POLICY
@@ -17,6 +18,7 @@ from ..ir import argument_checks
 from ..ir.errors import UsageError
 from ..log import logger
 from ..measure.measurement_policy import MeasurementPolicy
+from ..measure.processes import process
 from . import objective as objectives
 from . import strategy as strategies
 from .budget import Budget, Meter
@@ -214,8 +216,6 @@ def tuned(task: Task, cache: Cache, request: TuneRequest) -> Result:
     task.check(request)
     if request.measuring is None:
         know_limits(task.device, request.budget.seconds, lambda: show.phase("measuring this machine's limits, once"))
-        from ..measure.processes import process
-
         begun = process.begin()  # what forks the measurer's helpers has imports of its own to do
     job = task.job(strategy, request)
     space = task.space()
@@ -274,7 +274,5 @@ def _study(task: Task, job: Job, space: Space, request: TuneRequest) -> StudyKee
 def opened(cache: str | os.PathLike[str] | Cache | None) -> AbstractContextManager[Cache]:
     """A cache, opened; one that was given open stays open."""
     from contextlib import nullcontext
-
-    from .. import cache as caches
 
     return nullcontext(cache) if isinstance(cache, caches.Cache) else caches.open(cache)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..cache import Row, tool_version
 from ..cache.file_check import CacheWarning
 from ..cache.objective_types import TIME
 from ..cache.ranking import FAILED
@@ -30,6 +31,7 @@ from ..cache.rows import OBJECTIVE, now
 from ..cache.server.server_errors import Unreachable
 from ..files.strict import canon
 from ..ir.errors import CacheError, OptError
+from ..opts.syntax import SYNTAX
 from .interrupts import OutOfTime
 from .objective import SearchObjective
 
@@ -197,12 +199,9 @@ class CacheRecorder:
         self._written = self.clock()
 
     def _canonical(self, opts: Schedule) -> str:
-        from ..opts.syntax import SYNTAX
-
         return canon(self.canonical.to_canonical([o.json for o in opts], SYNTAX))
 
     def _row(self, m: Measurement, strategy: str, verified: bool, start_s: float | None, more: Mapping[str, Any]) -> Any:
-        from ..cache import Row, tool_version
         from ..named_kernels import short_name
 
         ok = m.outcome == "ok"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import MeasureError
+from ..measure.outcome import Outcome
 from ..opts.opt import short
 
 if TYPE_CHECKING:
@@ -478,8 +479,6 @@ def _undecided(duel: Duel, round_s: float) -> str:
 
 
 def _wrong(f: Finalist, detail: str) -> Measurement:
-    from ..measure.outcome import Outcome
-
     return dataclasses.replace(f.measurement, outcome=Outcome.wrong, detail=detail, t_min=None, t_med=None, n=0, checks=())
 
 

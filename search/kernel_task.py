@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..cache.keys import FIXED, allowed, policy
 from ..cache.objective_types import TIME
 from ..cache.objective_types import objective as named_objective
 from ..cache.ranking import Standing
 from ..cache.rows import OBJECTIVE, POLICY
+from ..ir.dtypes import dtype as dtype_of
 from ..ir.errors import CacheMiss, OptError, UsageError
+from ..ir.normal_form import loose, normalise
 from ..lower import lower
 from ..opts import apply
 from ..opts.opt import parse
+from ..plan.identity import canonical_of, key_of, with_numerics
 from . import strategy as strategies
 from .budget import written
 from .cache_recorder import CacheRecorder
@@ -57,10 +61,6 @@ class KernelTask:
     ) -> None:
         """Raises UsageError, KernelError, DeviceError. `objective`: what is made small, as `cache.objective_types.objective` reads it."""
         from .. import devices, named_kernels
-        from ..cache.keys import FIXED, allowed, policy
-        from ..ir.dtypes import dtype as dtype_of
-        from ..ir.normal_form import normalise
-        from ..plan.identity import canonical_of, key_of, with_numerics
 
         if isinstance(kernel, str):
             self.kernel = named_kernels.make(kernel, shape, dtype)
@@ -105,7 +105,6 @@ class KernelTask:
         return request.strategy or strategies.DEFAULT
 
     def job(self, strategy: str, request: TuneRequest) -> Job:
-        from ..cache.keys import allowed
         from ..heuristics import necessary
         from ..ir.cost import cost
 
@@ -192,8 +191,6 @@ class KernelTask:
 
     def recorder(self, cache: Cache, space: Space, job: Job, facts: Mapping[str, Any] | None = None) -> CacheRecorder:
         """What writes its measurements into a cache. `facts`: more provenance of each row."""
-        from ..ir.normal_form import loose
-
         roof, answers = self.roofline(), cache.answers(self.key)
         return CacheRecorder(
             cache,
@@ -218,7 +215,6 @@ class KernelTask:
     def starts(self, cache: Cache, space: Space, job: Job) -> list[Start]:
         """The start schedules, and what the cache remembers of this kernel and its relatives. `job.start` says whether."""
         from ..heuristics import quick_starts
-        from ..ir.normal_form import loose
 
         if job.start == "none":
             empty = space.state(())

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .. import devices
 from ..devices import base
 from ..ir.errors import DeviceError, MeasureError, TilewrightError
 from ..log import logger
@@ -96,8 +97,6 @@ def know_limits(device: Device, budget_s: float | None, begin: Callable[[], None
 
 def serve(channel: Channel, setup: Any) -> None:
     """Measure, and say '' or what went wrong."""
-    from .. import devices
-
     spec, seconds = setup
     try:
         devices.get(spec).limits(probe=seconds)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir.errors import MeasureError, OptError
+from ..measure import Measurement
+from ..measure.outcome import Duel
 from .finals import CLEAR
 from .space import places, variants
 
@@ -204,8 +206,6 @@ class _Trial:
         return self.got[opts]
 
     def _measure(self, opts: Schedule) -> Measurement:
-        from ..measure import Measurement
-
         code = self._code(opts)
         # neither the plain kernel nor the schedule itself, whose first time may have been its luckiest, is too slow for this
         limit = None if opts in ((), self.opts) else self.base * _LENIENT
@@ -227,8 +227,6 @@ class _Trial:
 
     def pair(self, opts: Schedule, until: float, left: int) -> None:
         """Compare with the full schedule in paired rounds that take a fair share of what is left; in none where three do not fit."""
-        from ..measure import Measurement
-
         a, b = self._code(opts), self._code(self.opts)
         assert not isinstance(a, Measurement) and not isinstance(b, Measurement)
         if a.sha == b.sha:
@@ -345,8 +343,6 @@ def contest(
     m: CandidateMeasurer, lists: Sequence[Schedule], rounds: int, budget_s: float, report: Callable[[str], None]
 ) -> list[Contestant]:
     """What `side_by_side` does, of whatever a measurer builds."""
-    from ..measure import Measurement
-
     report(f"building {len(lists)} schedules")
     code: dict[int, Built | Measurement] = dict(m.build(lists))
     alone: list[Measurement] = []
@@ -365,7 +361,6 @@ def contest(
 
 def _lowers(kernel: Kernel, lists: Sequence[tuple[Opt, ...]], device: Device) -> bool:
     """Whether one of them computes in lower precision: then all are held to that error bound."""
-    from ..ir.errors import OptError
     from ..opts import apply
 
     for opts in lists:
@@ -386,9 +381,6 @@ def _rounds(a: Measurement, b: Measurement, most: int, seconds: float) -> int:
 def _compared(
     duel: Callable[..., object], first: Built | Measurement, other: Built | Measurement, alone: tuple[Measurement, Measurement], rounds: int
 ) -> Contestant:
-    from ..measure import Measurement
-    from ..measure.outcome import Duel
-
     a, b = alone
     if not a.ok or not b.ok or isinstance(first, Measurement) or isinstance(other, Measurement):
         return Contestant(b.opts, b, why="" if not b.ok else "the first schedule is not right")

@@ -18,10 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import TilewrightError
+from ..ir.normal_form import normalise
 from ..log import logger
 from ..measure.processes import process
 from ..measure.processes.forked import Helper
 from ..measure.processes.protocol import Channel, Closed
+from ..plan import Artefacts, key_of
+from ..plan.find import code_of
+from ..plan.resolve import has_start
 from ..targets import usable_cores
 
 if TYPE_CHECKING:
@@ -178,10 +182,6 @@ class _ProgressLine:
 
 def _built(kernel: Kernel, place: BuildPlace) -> bool:
     """Whether the kernel has been built before, most likely: the store has its start schedule, or the cache an answer."""
-    from ..ir.normal_form import normalise
-    from ..plan import key_of
-    from ..plan.resolve import has_start
-
     kernel = normalise(kernel)
     key = key_of(kernel, place.device, place.threads)
     return has_start(kernel, place.device, key, place.store) or bool(place.cache.answers(key))
@@ -189,7 +189,6 @@ def _built(kernel: Kernel, place: BuildPlace) -> bool:
 
 def _build(kernel: Kernel, place: BuildPlace) -> None:
     from ..plan import build, resolve
-    from ..plan.find import code_of
 
     try:
         plan = resolve(kernel, place.device, place.threads, place.cache, store=place.store, start="quick")
@@ -202,7 +201,6 @@ def serve(channel: Channel, setup: Any) -> None:
     """Ask for kernels and build them until there are no more."""
     from ..cache import open as opened
     from ..devices import get
-    from ..plan import Artefacts
 
     spec, threads, cache, store = setup
     place = BuildPlace(get(spec), threads, opened(cache), Artefacts(store))

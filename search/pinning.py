@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..cache.rows import PINNED
-from ..ir.errors import CacheError, VerifyError
+from ..ir.errors import CacheError, MeasureError, VerifyError
+from ..measure import Measurement
 from .budget import Budget
 from .task import Task, TuneRequest
 
@@ -78,8 +79,6 @@ def _right(m: CandidateMeasurer, code: Built | Measurement) -> Measurement:
     """The measurement of a schedule that passed both checks. Raises VerifyError."""
     from dataclasses import replace
 
-    from ..measure import Measurement
-
     found = code if isinstance(code, Measurement) else m.measure([code])[0]
     again = found if isinstance(code, Measurement) or not found.ok else m.confirm(code)
     for got in (found, again):
@@ -90,9 +89,6 @@ def _right(m: CandidateMeasurer, code: Built | Measurement) -> Measurement:
 
 def _compared(m: CandidateMeasurer, code: dict[int, Any]) -> tuple[float | None, float | None]:
     """(how many times faster than the start schedule, the start schedule's seconds) of the first schedule; None where that is not known."""
-    from ..ir.errors import MeasureError
-    from ..measure import Measurement
-
     if isinstance(code[1], Measurement):
         return None, None
     if code[0].sha == code[1].sha:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ..cache import keys
 from ..cache.objective_types import FRONTS, TIME, own, typed
 from ..cache.rows import POLICY
+from ..ir.errors import UsageError
+from ..ir.kernel import folded, table, text
 from ..ir.units import duration
+from ..opts import ShownSchedule
+from ..opts.opt import parse, short
+from ..targets import command_prefix
 
 if TYPE_CHECKING:
     from ..measure import Measurement
@@ -45,8 +50,6 @@ class Job:
 
     def reproduce(self) -> str:
         """The command that runs this search again."""
-        from ..targets import command_prefix
-
         words = [*command_prefix(self.device), "tune", "run", "--kernel", self.kernel]
         if self.shape:
             words += ["--shape", ",".join(f"{k}={v}" for k, v in self.shape.items())]
@@ -135,8 +138,6 @@ class Result:
     policy: str = ""
 
     def __post_init__(self) -> None:
-        from ..opts import ShownSchedule
-
         for name in ("opts", "start_opts"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, ShownSchedule(getattr(self, name)))
@@ -153,8 +154,6 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the same names; options in their JSON form."""
-        from ..ir.errors import UsageError
-
         out: dict[str, Any] = {"schema": 1}
         for name in self.__slots__:
             value = getattr(self, name)
@@ -172,8 +171,6 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The answer as a table, in a notebook."""
-        from ..ir.kernel import folded, table, text
-
         if self.t_min is None:
             return table([("answer", self.message or "nothing valid was found")], title=_title(self))
         front = table(_members(self), title=f"front of {self.objective.replace(',', ' and ')}") if self.front else ""
@@ -258,8 +255,6 @@ def _facts(r: Result) -> list[tuple[str, str]]:
 
 def _members(r: Result) -> list[tuple[str, str]]:
     """A line for each member of the front: its figures, and its schedule."""
-    from ..opts.opt import parse, short
-
     out = []
     for m in r.front:
         used = [joules(m["joules"])] if m["joules"] is not None and "energy" in r.objective else []
@@ -271,8 +266,6 @@ def _members(r: Result) -> list[tuple[str, str]]:
 def told_apart(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How sure an answer is, headings and texts: how it was measured, what its gain is by where operands lie, and which schedules paired timing
     did not tell from it, each with its time over the answer's and the 95 % interval. `facts`: of a row, or those of a result."""
-    from ..opts.opt import parse, short
-
     each = (f"{short(parse(t['opts'])) or '(none)'} {t['ratio']:.3f} ({t['low']:.3f} to {t['high']:.3f})" for t in facts.get("ties") or ())
     places = [1 / x for x in facts.get("places") or () if x]
     gains = f"operands from memory {places[0]:.2f}x the start schedule, in the caches {places[1]:.2f}x" if len(places) == 2 else ""

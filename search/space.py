@@ -10,7 +10,9 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import opts
 from ..ir.errors import OptError
+from ..opts.actions import proposals
 from ..opts.syntax import SYNTAX
 
 if TYPE_CHECKING:
@@ -204,13 +206,9 @@ class OptEngine:
         return heuristics.starts(self.kernel, self.target, self.threads, self.allowed)
 
     def apply(self, schedule: Schedule) -> Any:
-        from .. import opts
-
         return opts.apply_cached(self.kernel, tuple(schedule), self.target)
 
     def actions(self, applied: Any) -> Sequence[Schedule]:
-        from ..opts.actions import proposals
-
         return proposals(applied)
 
     def estimate(self, applied: Any) -> float:

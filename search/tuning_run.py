@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import TilewrightError
+from ..ir.errors import MeasureError, TilewrightError
 from ..ir.units import duration
 from ..log import logger
+from ..measure.outcome import Measurement, Outcome
 from ..opts.opt import short
 from .build_pipeline import CandidateCost, DeferredBuilds, Pipeline
 from .cache_recorder import NoRecord
@@ -87,8 +88,6 @@ class TuningRun:
     def run(self) -> Result:
         """Search until the budget or the space ends, decide, record. Raises the measurer's error only where nothing
         valid was found before it."""
-        from ..ir.errors import MeasureError
-
         by = self.strategy.name if self.strategy is not None else "start schedules only"
         log.info(
             "%s on %s, %d threads, by %s: %d start schedules", self.job.kernel, self.job.device, self.job.threads, by, len(self.starts)
@@ -192,8 +191,6 @@ class TuningRun:
 
     def _submit(self, pipe: Pipeline, schedules: Sequence[Schedule], origins: dict[Schedule, str]) -> int:
         """Legal, unknown schedules go to the builders, best estimate first unless they are start schedules; the others are told at once."""
-        from ..measure.outcome import Measurement, Outcome
-
         fresh: list[State] = []
         for opts in schedules:
             by = origins.get(opts) or asker(self.strategy, opts)
@@ -229,8 +226,6 @@ class TuningRun:
 
     def _measure(self, taken: Sequence[tuple[Schedule, Any]], pipe: Pipeline) -> None:
         """Time what was built, except sources that were timed before."""
-        from ..measure.outcome import Measurement
-
         batch: list[Any] = []
         twins: list[tuple[Schedule, str]] = []
         for opts, built in taken:

@@ -11,9 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from ..cache import tool_version
 from ..cache.objective_types import FRONTS, OBJECTIVES
 from ..cache.ranking import Standing, energy_of, scratch_of, value_of
 from ..ir.errors import OptError
+from ..measure import Measurement, Outcome
+from ..measure.outcome import EnergyUse
+from ..opts import parse
+from ..plan.identity import opts_of
+from ..plan.resolve import front
+from . import result as results
 from .budget import Budget
 from .objective import SearchObjective
 from .strategy import seconds
@@ -129,8 +136,6 @@ def related(cache: Cache, key: Key, canonical: Canonical, space: Space, loose: M
 
 def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) -> list[Schedule]:
     """Their options in this kernel's names, those that are legal here, each schedule once."""
-    from ..plan.identity import opts_of
-
     found: dict[str, Schedule] = {}
     for row in rows:
         if len(found) == top:
@@ -148,9 +153,6 @@ def _legal(rows: Iterable[Row], canonical: Canonical, space: Space, top: int) ->
 def answer(job: Job, row: Row, opts: Schedule, seconds: float, standing: Standing | None = None, **more: Any) -> Result:
     """A cached row as a result; `opts` are its options in the kernel's names, `standing` what is known of it here, and `more` are fields of
     the result."""
-    from ..opts import parse
-    from . import result as results
-
     facts = row.facts
     effort = SearchEffort.of(row)
     note = "" if standing is None else NOTES.get(standing, "")
@@ -187,8 +189,6 @@ def answer(job: Job, row: Row, opts: Schedule, seconds: float, standing: Standin
 
 def front_of(key: Key, cache: Cache) -> tuple[dict[str, Any], ...]:
     """The members of the front of a key, as a result holds them; none where it has one objective."""
-    from ..plan.resolve import front
-
     if key.objective not in FRONTS:
         return ()
     return tuple(
@@ -253,8 +253,6 @@ NOTHING = EarlierMeasurements({})
 
 def earlier_measurements(cache: Cache, key: Key, canonical: Canonical) -> EarlierMeasurements:
     """What the cache holds of `key`, measured here, with the code of today."""
-    from ..cache import tool_version
-
     rows = cache.rows(
         kernel=key.kernel, target=key.target, threads=key.threads, compiler=key.compiler, policy=key.policy, tool_version=tool_version()
     )
@@ -267,10 +265,6 @@ def earlier_measurements(cache: Cache, key: Key, canonical: Canonical) -> Earlie
 
 
 def _measurement(row: Row, canonical: Canonical, aim: SearchObjective) -> Measurement | None:
-    from ..measure import Measurement, Outcome
-    from ..measure.outcome import EnergyUse
-    from ..plan.identity import opts_of
-
     try:
         opts = opts_of(row, canonical)
     except OptError:

@@ -20,6 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import UsageError
+from ..search import expressions
 from ..search.expressions import ENVIRONMENT, Expression, conjuncts
 
 if TYPE_CHECKING:
@@ -145,8 +146,6 @@ def number(text: str) -> Value:
 def listed(text: str, what: str) -> list[Value]:
     """Values from a list as other tools' files write it in Python: `[1, 2, 4]`, `range(1, 9)`, `list(range(1, 9))`,
     `[2**i for i in range(5)]`. Nothing of it is run as Python. Raises UsageError."""
-    from ..search import expressions
-
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from .. import devices
 from ..ir.dtypes import DType
 from ..ir.errors import BuildError, DeviceError, MeasureError, OptError, TilewrightError, UsageError
 from ..measure.bench import Bench
 from ..measure.checking.compare import Checker
 from ..measure.checking.verify import TINY, Expect
-from ..measure.operands import Operands
+from ..measure.operands import DeviceOperands, Operands, view
 from ..measure.processes import process
 from ..measure.processes.process import Slots
 from ..measure.processes.protocol import Channel
@@ -84,8 +85,6 @@ def rotations(spec: SourceSpec, cache: int) -> int:
 
 def _comparing() -> Device | None:
     """What compares results at memory speed; NumPy does where it cannot run here."""
-    from .. import devices
-
     try:
         cpu = devices.get("cpu")
         cpu.check()
@@ -210,8 +209,6 @@ def _write(task: CheckedSource, seed: int, values: Mapping[str, Array], free: Ma
 def _own(spec: SourceSpec, device: SourceDevice, exe: Executable, seed: int) -> tuple[dict[str, Array], dict[str, Array]]:
     """(what the configuration writes, which elements it leaves) in two runs that begin with other contents."""
     import numpy as np
-
-    from ..measure.operands import DeviceOperands, view
 
     host = operands(spec, seed)
     memory = device.memory()

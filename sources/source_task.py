@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from ..cache.keys import DEFAULT_POLICY, Key
+from ..devices.opencl import oclgrind
 from ..files.strict import canon
 from ..ir.errors import CacheMiss, UsageError
 from ..measure.bench import Data
@@ -180,7 +181,6 @@ class SourceMeasurer(Measurer):
         task = cast(CheckedSource, self.kernel)
         if task.spec.language != "opencl" or task.spec.nbytes > MOST_BYTES:
             return None
-        from ..devices.opencl import oclgrind
         from .on_opencl import fault
 
         if not oclgrind.here():

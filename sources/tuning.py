@@ -14,7 +14,7 @@ from ..search.api import carried_out, opened
 from ..search.progress import Progress, shown
 from ..search.task import OnInterrupt, TuneRequest
 from .building import flags_of, plain_text, schedule, texts
-from .parameters import Value
+from .parameters import Value, text_of
 from .source_spec import SourceSpec
 from .source_task import SourceSettings, resolved
 
@@ -87,8 +87,6 @@ class TunedSource:
     @property
     def defines(self) -> tuple[str, ...]:
         """The values as a compiler takes them: `-DTILE=8`."""
-        from .parameters import text_of
-
         return tuple(f"-D{n}={text_of(v)}" for n, v in self.values.items())
 
 

@@ -9,8 +9,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ... import cache
+from ...cache.rows import from_dict
 from ...ir.errors import CacheMiss, KernelError, UsageError
-from ...search.budget import DEFAULT_SECONDS
+from ...ir.normal_form import normalise
+from ...ir.rewriter import without_aliases
+from ...plan import canonical_of
+from ...search.budget import DEFAULT_SECONDS, parse_seconds
 from ..terminal.output import with_code, write
 from ..terminal.style import console, duration, opts_text, soft_wrapped, table
 from ..tuning.model import show_program
@@ -40,8 +45,6 @@ def run(args: Namespace) -> int:
         raise UsageError(
             "--mode record is for one kernel, not for a function of tensors; --trials 1 measures little more than the start schedules"
         )
-    from ...search.budget import parse_seconds
-
     base, which = split_number(args.kernel)
     seconds = None if args.budget is None else parse_seconds(args.budget)
     out = console(sys.stderr if args.json == "-" else None)
@@ -87,10 +90,7 @@ def manifest_of(graph: FunctionGraph, which: str, args: Namespace) -> Manifest:
 
 def _schedules(found: Manifest, args: Namespace) -> dict[str, str]:
     """By a kernel's hash, the schedule that captured functions run now, as rows have it."""
-    from ... import cache
     from ...devices import get
-    from ...ir.normal_form import normalise
-    from ...ir.rewriter import without_aliases
     from ...plan import Artefacts, opts_text, resolve
 
     device = get(found.places[0].device)
@@ -110,9 +110,7 @@ def _compared(
 ) -> dict[str, Any] | None:
     """Run the program with and without each new schedule, remember what helps it, and say so. None where that could not be done: the kernels'
     answers stay as they are."""
-    from ... import cache
     from ...cache import program_choices
-    from ...cache.rows import from_dict
     from ...named_kernels import user_file
 
     spent = SHARE * seconds if seconds is not None else SHARE * DEFAULT_SECONDS * len(found.entries)
@@ -138,8 +136,6 @@ def _compared(
 def heaviest(kernels: list[Kernel]) -> list[Kernel]:
     """Each distinct kernel once, by the work of all its calls together."""
     from ...ir.cost import cost
-    from ...ir.normal_form import normalise
-    from ...plan import canonical_of
 
     first: dict[str, Kernel] = {}
     work: Counter[str] = Counter()
@@ -155,7 +151,6 @@ def _required(found: Manifest, args: Namespace, out: Console) -> int:
     """Look up every kernel; MISSING where the cache lacks one."""
     from rich.text import Text
 
-    from ... import cache
     from ...devices import get
     from ...plan import resolve
 

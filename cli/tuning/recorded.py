@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ... import cache
 from ...ir.errors import OptError, TilewrightError, UsageError
+from ...ir.normal_form import normalise
+from ...plan import usage
+from ...search.budget import parse_seconds
 from ..terminal.style import console, duration, soft_wrapped, stored_opts, table
 from .tune_manifest import NOT_WITH, tune_entries
 
@@ -43,9 +47,6 @@ class Weighed:
 
 def run(args: Namespace) -> int:
     """Show what ran, or tune it here or in the background. The exit code is that of a manifest's run."""
-    from ... import cache
-    from ...plan import usage
-    from ...search.budget import parse_seconds
     from ...search.manifest.manifest_file import Entry, Manifest, Place, sizes_of
 
     given = [
@@ -89,7 +90,6 @@ def run(args: Namespace) -> int:
 def _weighed(used: UsedKernel, store: Cache) -> Weighed:
     from ...devices import get
     from ...heuristics import estimate
-    from ...ir.normal_form import normalise
     from ...opts import apply, dumps
     from ...plan import Artefacts, resolve
 

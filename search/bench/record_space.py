@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from ...measure import Measurement
 from ..space import Space, mutate
 from ..strategies.points import ChoicePoint, ChoicePoints
 from ..strategies.walks import RandomWalk
@@ -85,8 +86,6 @@ def _measured(
 ) -> Iterator[tuple[Schedule, Measurement, float]]:
     """(schedule, measurement, seconds that it took) of those that are legal and new, at most `most`."""
     import time
-
-    from ...measure import Measurement
 
     fresh = {s.hash: s.opts for s in map(space.state, asked) if s is not None and s.hash not in known}
     began = time.perf_counter()

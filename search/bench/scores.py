@@ -13,6 +13,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import UsageError
+from ...measure.outcome import Measurement
 from .. import strategy as strategies
 from ..space import Space
 from ..strategy import Strategy, seconds
@@ -43,8 +44,6 @@ def record(
     """Measure up to `trials` schedules that `strategy` asks for (exhaustive or random, for an honest picture), start schedules
     first, without early rejection."""
     from itertools import product
-
-    from ...measure.outcome import Measurement
 
     made: dict[str, tuple[str, dict[str, Any]]] = {}
     for t in space.templates():

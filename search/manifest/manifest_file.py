@@ -34,6 +34,8 @@ from ...files.plugins import is_path
 from ...files.write_file import decoded
 from ...ir.argument_checks import LARGEST
 from ...ir.errors import OptError, TilewrightError, UsageError
+from ...ir.fixed_sums import fixed
+from ...ir.normal_form import normalise
 from ...opts.opt import parse
 from .. import strategy as strategies
 from ..budget import parse_seconds
@@ -126,8 +128,6 @@ class Manifest:
 
 def sizes_of(kernel: Kernel) -> dict[str, int]:
     """The extents of a kernel's axes by name, as the shape of its entry; those that are symbols are left out."""
-    from ...ir.normal_form import normalise
-
     found = {family: axes[0].arg.extent for family, axes in normalise(kernel).families.items()}
     return {family: extent for family, extent in found.items() if isinstance(extent, int)}
 
@@ -282,7 +282,6 @@ class _Reader:
     ) -> dict[str, Any]:
         """What an Entry says of its kernel, which is tuned as `how` says."""
         from ... import named_kernels
-        from ...ir.fixed_sums import fixed
 
         numerics: Numerics = how.get("numerics", "free")
         try:

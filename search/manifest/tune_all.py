@@ -13,12 +13,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ...cache.keys import DEFAULT_POLICY, Key, for_text
+from ...cache.keys import DEFAULT_POLICY, Key, for_text, with_numerics
 from ...cache.objective_types import TIME
+from ...cache.version import tool_version
 from ...ir.dtypes import dtype
 from ...ir.errors import DeviceError, OutOfTimeError, TilewrightError, UsageError
+from ...ir.normal_form import normalise
+from ...plan.identity import canonical_of, opts_of
+from ...targets import Target, named
 from .. import strategy as strategies
-from ..budget import DEFAULT_SECONDS, SPENT
+from ..budget import DEFAULT_SECONDS, SPENT, Budget
 from ..interrupts import Deadline, OutOfTime
 from ..outlook import Spending
 
@@ -185,9 +189,7 @@ def _located(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry, tuple[Devic
 
 def _cached(entry: Entry, device: Device, threads: int, cache: Cache) -> Done | None:
     """The entry's answer in the cache; a failure where even asking fails."""
-    from ...cache.keys import with_numerics
     from ..api import cached
-    from ..budget import Budget
 
     # a budget that all share says nothing of one entry's; what the manifest gives to an entry does
     asked = Budget(entry.budget, entry.trials) if entry.budget is not None or entry.trials is not None else None
@@ -222,7 +224,6 @@ def _tune(
     overall: Overall,
 ) -> Done:
     from ..api import tune
-    from ..budget import Budget
 
     most = trials if trials is not None else entry.trials
     ends = (None, None, None) if until is None else (until.stop_at, None, until.plateau)
@@ -329,8 +330,6 @@ def like(text: str, pattern: str) -> bool:
 def target_of(place: Place) -> tuple[str, Target | None]:
     """(target key, in which * may stand; the target it names). Raises UsageError where the name and the device do not
     fit, DeviceError for no such name."""
-    from ...targets import named
-
     if ":" in place.target or "*" in place.target:
         return place.target, None
     found = named(place.target)
@@ -346,9 +345,6 @@ def target_of(place: Place) -> tuple[str, Target | None]:
 
 def wanted(entry: Entry) -> Wanted:
     """The key of an entry, as far as it can be told without the device. Raises UsageError where the manifest must say more."""
-    from ...ir.normal_form import normalise
-    from ...plan.identity import canonical_of
-
     place = entry.place
     target, named = target_of(place)
     threads = place.threads
@@ -396,15 +392,11 @@ def check(entry: Entry, cache: Cache) -> Checked:
 
 def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
     """Whether the row's options still apply, and mean the source that was measured."""
-    from ...cache.version import tool_version
-
     target = want.named if want.named is not None and want.named.key == row.target else rebuilt(row.target)
     if target is None or entry.made is None:
         return row.tool_version == tool_version()
-    from ...ir.normal_form import normalise
     from ...lower import lower
     from ...opts import apply
-    from ...plan.identity import canonical_of, opts_of
     from ...renderers import render
 
     kernel = normalise(entry.made)
@@ -418,7 +410,6 @@ def _valid(entry: Entry, want: Wanted, row: Row) -> bool:
 def rebuilt(key: str) -> Target | None:
     """The target of a key, as far as code for it goes: caches and cores, which a processor's key leaves out, are
     nominal. None for keys that do not say enough."""
-    from ...targets import Target
     from ...targets.table import lookup, vector_shape
 
     lang, *parts = key.split(":")

@@ -10,10 +10,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ... import cache as caches
 from ...cache.size_tree import MOST, Ranges, SizeTree, tree_of
 from ...ir.errors import UsageError
 from ...ir.node import sym
+from ...ir.normal_form import loose
 from ...measure.inputs import require_operands
+from ...plan.size_trees import EXACT, facts_of, tree_in, widened
 from ..budget import parse_seconds
 from ..interrupts import Deadline, OutOfTime
 from ..kernel_task import KernelTask
@@ -65,8 +68,6 @@ class Keeper:
 
     def known(self, started: float) -> ShapesResult | None:
         """The tree that the cache has for these ranges."""
-        from ...plan.size_trees import EXACT, tree_in
-
         for row in self.cache.with_trees(self.whole.key, self.loose(self.whole)):
             tree = tree_in(row, EXACT)
             if tree is not None and dict(tree.ranges) == self.ranges and row.key == self.whole.key:
@@ -76,8 +77,6 @@ class Keeper:
     @staticmethod
     def loose(task: KernelTask) -> str:
         """What kernels that differ in their sizes alone have in common."""
-        from ...ir.normal_form import loose
-
         return loose(task.kernel)["extents"]
 
     def held_out(self, tree: SizeTree, varying: Sequence[SizeRange], rng: random.Random) -> list[Shape]:
@@ -99,8 +98,6 @@ class Keeper:
 
     def recorded(self, tree: SizeTree, held: Sequence[Shape], started: float, message: str) -> ShapesResult:
         """Check the schedules and keep the tree."""
-        from ...plan.size_trees import facts_of
-
         bad = [str(s) for s in self.search.shapes if self.listed and not self._confirmed(s, tree)]
         said = [message, f"the second check of {', '.join(bad)} failed: tune again, with more time" if bad else ""]
         symbolic = self._symbolic(tree) if not message else None
@@ -137,8 +134,6 @@ class Keeper:
 
     def _symbolic(self, tree: SizeTree) -> SizeTree | None:
         """The tree with the schedules that are best where sizes are symbols, each checked and recorded with its ranges."""
-        from ...plan.size_trees import widened
-
         search, allowance = self.search, self.search.allowance
         found: list[Schedule] = []
         parts = len(tree.schedules)
@@ -246,8 +241,6 @@ def tune_sizes(
     schedules compared. The tree is kept in the cache with the kernel whose sizes are symbols. `best()` answers from it where nothing was
     tuned for the very shape; kernels with symbols of these ranges have its parts. A cached tree is the answer unless `again`. Raises
     UsageError, KernelError, DeviceError, CacheError, OutOfTimeError, and Interrupted as `tune` does; a tree of what was timed until then is kept."""
-    from ... import cache as caches
-
     listed = [s for s in sizes if isinstance(s, WeightedShape)]
     varying = [s for s in sizes if isinstance(s, SizeRange)]
     fixed = dict(fixed or {})

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...ir.errors import OptError
+from ...opts.opt import dumps
 from ..strategy import Measured, Strategy, seconds
 from .nearest_instance import Fitter, nearest
 from .optuna_samplers import SamplerKind, kind, make, quiet
@@ -398,8 +399,6 @@ class OptunaSearch(Strategy):
 
 
 def _json(opts: Schedule) -> str:
-    from ...opts.opt import dumps
-
     return dumps(opts)
 
 
