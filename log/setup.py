@@ -2,6 +2,7 @@
 
     TILEWRIGHT_LOG=debug                                    every room
     TILEWRIGHT_LOG=search:debug,measure:info                these rooms
+    TILEWRIGHT_LOG=torch                                    this room, at debug
     TILEWRIGHT_LOG=info,lower:debug,file=/tmp/tilewright    one in more detail; to a file, whose name comes last
 
 Helper processes inherit the variable and append to the same file, or write to the same standard error, a whole line
@@ -60,7 +61,7 @@ def parse(text: str) -> Setting:
     every: int | None = None
     levels: dict[str, int] = {}
     for word in filter(None, (w.strip() for w in text.split(","))):
-        room, colon, level = word.rpartition(":")
+        room, colon, level = (f"{word}:debug" if word in ROOMS else word).rpartition(":")
         if colon and room not in ROOMS:
             raise BadSetting(f"{ENV}: there is no room {room!r}; rooms are {', '.join(ROOMS)}")
         if level.lower() not in LEVELS:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.fx as fx
 from torch._C._dynamo.guards import _empty_strided_cpu
+from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 
 from ...ir.errors import CacheError, CacheMiss, DeviceError
@@ -154,7 +155,10 @@ class _Compiler:
         except Exception as e:  # whatever an operator of ours runs into, PyTorch has an answer
             if self.sizes is not None and not isinstance(e, NotImplementedError):
                 raise NoSymbol(f"{node.target}: {e}") from e
-            reason = f"{type(e).__name__}: {e}" if not isinstance(e, NotImplementedError) else str(e)
+            reason = str(e)
+            if not isinstance(e, NotImplementedError):
+                reason = f"{type(e).__name__}: {e}"
+                warnings.warn(f"PyTorch computes {node.target} ({line_of(node)}), since Tilewright failed to: {reason}", stacklevel=2)
             log.debug("%s: PyTorch computes %s: %s", self.name, node.target, "".join(traceback.format_exception(e)))
             self._leave(node, reason)
 
@@ -388,6 +392,8 @@ def runner(module: fx.GraphModule, program: GraphProgram, values: Sequence[int] 
     shown = [i for i, x in enumerate(leaves) if isinstance(x, fx.Node) and SHOWN in x.meta]
 
     def run(arguments: list[Any]) -> list[Any]:
+        if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(a).tangent is not None for a in arguments if torch.is_tensor(a)):
+            return list(fx.Interpreter(module).run(*arguments))  # the tangents are PyTorch's, who computes them node by node
         values = [*arguments, *constants]
         arguments.clear()
         for step in run_steps:
@@ -431,7 +437,11 @@ def _bound(step: GraphStep, place: Mapping[fx.Node, int], sizes: Mapping[Node, i
     def run(values: list[Any]) -> None:
         arrays = [a if (a := values[i]).stride() == strides and not a.is_neg() else _in_layout(a, to) for i, strides, to in inputs]
         fresh = [_empty_strided_cpu(*how) for how in new]
-        call([a.data_ptr() for a in arrays], [a.data_ptr() for a in fresh], values_of_symbols)
+        addresses = [a.data_ptr() for a in arrays]
+        if 0 in addresses:
+            arrays = [_with_memory(a) for a in arrays]
+            addresses = [a.data_ptr() for a in arrays]
+        call(addresses, [a.data_ptr() for a in fresh], values_of_symbols)
         if shared:
             _share(step, place, values, arrays, fresh)
         else:
@@ -506,6 +516,11 @@ def same_array(a: Any, b: Any) -> bool:
     """Whether two nodes are arrays of one shape and type."""
     x, y = (n.meta.get("val") if isinstance(n, fx.Node) else None for n in (a, b))
     return isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) and x.dtype == y.dtype and tuple(x.shape) == tuple(y.shape)
+
+
+def _with_memory(array: torch.Tensor) -> torch.Tensor:
+    """The array itself, or zeros for one that has no memory because all of it is zero, as tangents of forward differentiation are."""
+    return torch.empty_strided(array.shape, array.stride(), dtype=array.dtype).zero_() if array._is_zerotensor() else array
 
 
 def _in_layout(array: torch.Tensor, layout: ArrayLayout) -> torch.Tensor:

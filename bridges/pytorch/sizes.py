@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import torch
 import torch.fx as fx
-from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, PythonMod
+from torch.utils._sympy.functions import CleanDiv, FloorDiv, FloorToInt, Max, Mod, PythonMod, ToFloat, TruncToInt
 
 from ... import xp
+from ...ir import index as ix
 from ...ir.node import Node
 from ...tensor import Tensor, Var
 from ...tensor.graph.symbolic_sizes import concrete, number
@@ -35,6 +38,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 class NoSymbol(Exception):
     """A graph that is not compiled for symbols: one of its sizes, or an operator of ours, needs values."""
+
+
+MOST_TRIED, MOST_FACTOR = 1 << 20, 1 << 12
+"""Below these, a size times a number is tried at every value that the size can have."""
 
 
 ROOM = 4
@@ -71,14 +78,16 @@ class SizeReader:
 
 
 class KnownSymbols:
-    """PyTorch's symbols as sizes of ours (`vars`), and what is computed of them."""
+    """PyTorch's symbols as sizes of ours (`vars`), and what is computed of them. `lacking`: what is raised for arithmetic that we lack."""
+
+    lacking: type[Exception] = NotImplementedError
 
     def __init__(self, symbols: Mapping[Any, int]) -> None:
         self.vars: dict[Any, int] = dict(symbols)
         self._known: dict[Any, int] = {}
 
     def size(self, n: int | torch.SymInt) -> int:
-        """A size of PyTorch's as one of ours. Raises NotImplementedError for one that data decides, or of other arithmetic."""
+        """A size of PyTorch's as one of ours. Raises NotImplementedError for one that data decides, and `lacking`."""
         if not isinstance(n, torch.SymInt):
             return n
         expr = n.node.expr
@@ -93,6 +102,8 @@ class KnownSymbols:
             return self.vars[e]
         if e.is_Symbol:
             raise NotImplementedError("a size that data decides")
+        if isinstance(e, (FloorToInt, TruncToInt)):
+            return self._floored(e.args[0])
         parts = [self._converted(a) for a in e.args]
         if e.is_Add:
             return reduce(operator.add, parts)
@@ -102,27 +113,49 @@ class KnownSymbols:
             return parts[0] // parts[1]
         if isinstance(e, (Mod, PythonMod)):
             return parts[0] % parts[1]
-        raise NotImplementedError(f"a size that is {e}")
+        if isinstance(e, Max):
+            largest = [p for p in parts if all(ix.bounds(number(p - q))[0] >= 0 for q in parts)]
+            if largest:
+                return largest[0]
+        raise self.lacking(f"a size that is {e}")
+
+    def _floored(self, product: Any) -> Any:
+        """The whole part of a size times a number, as the size times a fraction that gives the same at every value that
+        it can have. Raises `lacking` where no fraction of few digits does."""
+        factors = product.args if product.is_Mul else (product,)
+        numbers, sizes = [float(f) for f in factors if f.is_Float], [f.args[0] for f in factors if isinstance(f, ToFloat)]
+        if len(numbers) != 1 or len(sizes) != 1 or len(factors) != 2 or not 0 < numbers[0] < MOST_FACTOR:
+            raise self.lacking(f"a size that is the whole part of {product}")
+        size, factor = self._converted(sizes[0]), numbers[0]
+        low, high = ix.bounds(number(size))
+        for digits in range(7) if low >= 0 and high < MOST_TRIED else ():
+            share = Fraction(factor).limit_denominator(10**digits)
+            values = np.arange(low, high + 1)
+            if np.array_equal(np.floor(values * factor), values * share.numerator // share.denominator):
+                return size * share.numerator // share.denominator
+        raise self.lacking(f"a size that is the whole part of {product}")
 
     def number(self, n: torch.SymFloat) -> Tensor:
-        """A number that PyTorch computes of sizes, as a tensor without dimensions. Raises NotImplementedError."""
+        """A number that PyTorch computes of sizes, as a tensor without dimensions. Raises NotImplementedError, and `lacking`."""
         found: Tensor = self._computed(n.node.expr)
         return found
 
     def _computed(self, e: Any) -> Any:
         if e.is_Integer or e.is_Float:
             return xp.full((), float(e), dtype="float64")
-        if e in self.vars:
-            return xp.full((), self.vars[e], dtype="float64")
+        if e.is_integer:
+            return xp.full((), self._converted(e), dtype="float64")
         function = FUNCTIONS.get(type(e).__name__)
         if function is None:
-            raise NotImplementedError(f"a number that is {e}")
+            raise self.lacking(f"a number that is {e}")
         return reduce(function, map(self._computed, e.args)) if len(e.args) > 1 else function(self._computed(e.args[0]))
 
 
 class GraphSizes(KnownSymbols):
     """The symbols of a graph with ranges: from the least that PyTorch's guards allow, to some times the `most` that was seen of each.
     `values`: those of the call that the graph is compiled for."""
+
+    lacking = NoSymbol
 
     def __init__(self, reader: SizeReader, inputs: Sequence[fx.Node], values: Sequence[int], most: Sequence[int]) -> None:
         ranges = _ranges(inputs)

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from tilewright import OutOfRangeError  # noqa: E402
 from tilewright.bridges import pytorch as bridge  # noqa: E402  # needs torch
 from tilewright.bridges.pytorch import training_calls  # noqa: E402
+from tilewright.bridges.pytorch.operators import OPERATORS  # noqa: E402
 from tilewright.tensor.capture import call_sequence  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -152,3 +153,45 @@ def test_addresses_are_enough_where_indices_are_checked_before_arrays_change(mon
         with pytest.raises(OutOfRangeError, match="index 7 is out of range for dimension 0 of 7"):
             ours(table, places + 1, seen)
     assert seen == expected == 2
+
+
+def test_arrays_without_memory_are_zeros() -> None:
+    """Zeros that PyTorch keeps no memory for, as tangents are: as an argument, and where a graph makes them."""
+    bridge.reset()
+
+    def f(x: Any, y: Any) -> Any:
+        return x.t() * y + x.t().cos() + torch._efficientzerotensor(3, 4)
+
+    torch._dynamo.reset()
+    ours, zeros = torch.compile(f, backend=bridge.backend), torch._efficientzerotensor(4, 3)
+    for x in (torch.randn(4, 3), zeros):
+        y = torch.randn(3, 4)
+        torch.testing.assert_close(ours(x, y), f(x, y))
+    assert not bridge.fallbacks()
+
+
+def test_tangents_of_forward_differentiation_are_pytorchs() -> None:
+    """Of an argument of a graph; a graph without one goes on being ours."""
+    torch._dynamo.reset()
+    ours = torch.compile(gate, backend=bridge.backend)
+    x, w, dx = torch.randn(5, 8), torch.randn(8), torch.randn(5, 8)
+    with torch.autograd.forward_ad.dual_level():
+        for a in (x, torch.autograd.forward_ad.make_dual(x, dx)):
+            found, wanted = (torch.autograd.forward_ad.unpack_dual(f(a, w)) for f in (ours, gate))
+            torch.testing.assert_close(found.primal, wanted.primal)
+            assert found.tangent is wanted.tangent is None or torch.allclose(found.tangent, wanted.tangent)
+
+
+def test_an_operator_that_fails_is_pytorchs_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise ValueError("no such luck")
+
+    bridge.reset()
+    torch._dynamo.reset()
+    monkeypatch.setitem(OPERATORS, torch.ops.aten.sinh.default, broken)
+    x = torch.randn(5)
+    with pytest.warns(
+        UserWarning, match=r"PyTorch computes aten.sinh.default .*test_pytorch_calls.py:\d+.*ValueError: no such luck"
+    ) as said:
+        torch.testing.assert_close(torch.compile(lambda x: x.sinh() + 1, backend=bridge.backend)(x), x.sinh() + 1)
+    assert len(said) == 1 and len(bridge.fallbacks()) == 1

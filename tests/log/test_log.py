@@ -37,6 +37,7 @@ def quiet_again() -> Iterator[None]:
         (" search : debug ".replace(" :", ":").replace(": ", ":"), {"search": DEBUG}, None),
         ("debug,cache:off", {**dict.fromkeys(log.ROOMS, DEBUG), "cache": OFF}, None),
         ("lower:debug,file=/tmp/a,b:c", {"lower": DEBUG}, "/tmp/a,b:c"),
+        ("search,cache:off", {"search": DEBUG, "cache": OFF}, None),
         ("file=/tmp/x", dict.fromkeys(log.ROOMS, DEBUG), "/tmp/x"),
     ],
 )

@@ -185,7 +185,10 @@ def full(out: Any, /, like: Any, *rest: Any, **how: Any) -> Any:
     return xp.full(tuple(out.shape), rest[-1], dtype=wanted(out))
 
 
-@operator("zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
+@operator(
+    "zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_like", "new_empty", "empty_strided", "new_empty_strided",
+    "_efficientzerotensor",
+)  # fmt: skip
 def zeros(out: Any, /, *shape: Any, **how: Any) -> Any:
     """Zeros."""
     return xp.zeros(tuple(out.shape), dtype=wanted(out))
