@@ -361,6 +361,8 @@ class TensorHandle:
                 self.node = leaf(self.node.data)
             self.requires_grad = self.node.tracked = True
             TRACKED[self.node] = weakref.ref(self)
+            if (cell := self.node.data.cell) is not None:
+                cell.look_again()
         return self
 
     def detach(self) -> Self:

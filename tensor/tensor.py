@@ -233,16 +233,16 @@ class Tensor(TensorHandle):
         return self.numpy().data
 
     def copy(self, order: str = "C") -> Tensor:
-        """The same values in memory of their own."""
+        """The same values in memory of their own: what is computed in a wider type is rounded to this one."""
         if current() is not None:
             through(self)
-            return Tensor.of(self.node, self.device)
+            return Tensor.of(as_typed(self.node) if self.dtype.narrow else self.node, self.device)
         if self.known is not None and self.constant is None:
             return Tensor.of_array(self.known.copy())
-        if self.node.tracked or thread.batches:
-            return Tensor.of(marked(self.node, Mark("copy")), self.device)
-        if self.node.data is None and (self.links is None or self.links.base is None):
-            return Tensor.of(copy_later(self.node), self.device)
+        lazy = self.node.data is None and (self.links is None or self.links.base is None)
+        if self.node.tracked or thread.batches or lazy:
+            copied = copy_later(self.node) if lazy and not (self.node.tracked or thread.batches) else marked(self.node, Mark("copy"))
+            return Tensor.of(as_typed(copied) if self.dtype.narrow else copied, self.device)
         new = buffers.new(self.shape, self.dtype, self.device, self.node.line)
         buffers.fill(new, self._memory())
         return Tensor.of(leaf(new), self.device)

@@ -153,6 +153,13 @@ class CompiledFunction:
         self._returned = {s.place for s in results if s.kind == "out"}
         self._why = f"this tensor's memory was written in place by {self.name}: use the tensor that was updated, or copy it before the call"
 
+    def differentiable(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether `backward()` may ask for gradients through the results of a call with these arguments: through it or a tensor from
+        outside, unless the function gives such tensors new values, as a training step does."""
+        seen = [*tensors, *(t for r in self._read.values() if (t := r()) is not None)]
+        updated = [tensors[s.place] if s.tensor is None else s.tensor for s in self.graph.states]
+        return any(map(_tracked, seen)) and not any(map(_tracked, updated))
+
     def sizes(self, values: Mapping[Node, int]) -> tuple[int, ...]:
         """The values of the symbols in the program's order. Raises UsageError for sizes that it is no function of."""
         self._check(values)
@@ -494,3 +501,7 @@ def _extents(shape: Iterable[Any]) -> list[int]:
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     return ["  " + "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+
+
+def _tracked(tensor: Tensor) -> bool:
+    return tensor.known is None and tensor.deferred is None and tensor.node.tracked

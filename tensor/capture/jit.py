@@ -14,17 +14,16 @@ from ...ir.errors import UsageError
 from ...ir.kernel import Kernel
 from ...ir.node import Node, walk
 from ...log import logger
-from ..gradients.reverse import has_gradient
 from ..graph.captured_numbers import exact_number
 from ..graph.symbolic_sizes import SymbolicSize, concrete
 from ..handle import compute
 from ..leaves import array_class
 from ..running.buffers import BufferKind
-from ..running.current_capture import thread as _current
+from ..running.current_capture import seen_through
 from ..running.observers import NANS
 from ..running.pools import rooms_of
 from ..tensor import Tensor
-from ..trees import flatten, tree_map, unflatten
+from ..trees import flatten, unflatten
 from .bindings import bindings_of, copied_into, given_arrays
 from .call_arguments import Arguments, CallLayout, Static, read, taken
 from .capture import CapturedGraph, capture
@@ -223,19 +222,17 @@ class Jitted(LikeFunction):
         check_symbols(options.symbols, options.parameters, function)
         self._symbols = SymbolReader(getattr(function, "__name__", "function"), options)
         self._families: dict[CallLayout, _Family] = {}
-        self._readers: tuple[QuickReader, ...] = ()
+        self.readers: tuple[QuickReader, ...] = ()
         self._lock = process_lock()
         self.name = getattr(function, "__name__", "function")
         update_wrapper(self, function, updated=())  # (what a callable object holds is its own)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _current.capture is not None or _current.transformed:
-            return self._function(*args, **kwargs)
-        if NANS.on:
-            return self._uncaptured(args, kwargs)
+        if seen_through() or NANS.on:
+            return self._uncaptured(args, kwargs, later=seen_through())
         if "out" in kwargs and not self._takes_out:
             return self._call_into(args, kwargs, kwargs.pop("out"))
-        for r in self._readers:
+        for r in self.readers:
             found = r.read(args, kwargs)
             if found is not None:
                 program = r.programs.get(found[0])
@@ -243,12 +240,19 @@ class Jitted(LikeFunction):
                     return program.call_quick(found)
         return self._call(args, kwargs)
 
-    def _uncaptured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The function as it is written, its results computed."""
+    def _uncaptured(self, args: tuple[Any, ...], kwargs: dict[str, Any], later: bool) -> Any:
+        """The function as it is written: a part of the graph that is being made (`later`), or its results computed."""
         out = None if self._takes_out else kwargs.pop("out", None)
         device = self.options.device
-        given = tree_map(lambda x: Tensor(x, device=device or "cpu") if isinstance(x, array_class()) else taken(x, device), (args, kwargs))
-        result = self._function(*given[0], **given[1])
+        leaves, structure = flatten((args, kwargs))
+        given = [Tensor(x, device=device or "cpu") if isinstance(x, array_class()) else taken(x, device) for x in leaves]
+        if any(x is not y for x, y in zip(leaves, given, strict=True)):
+            args, kwargs = unflatten(structure, given)
+        result = self._function(*args, **kwargs)
+        if later:
+            if out is not None:
+                copied_into(self.name, result, given_arrays(self.name, out))
+            return result
         compute(result)
         return result if out is None else copied_into(self.name, result, given_arrays(self.name, out))
 
@@ -257,7 +261,7 @@ class Jitted(LikeFunction):
         if out is None:
             return self(*args, **kwargs)
         arrays = given_arrays(self.name, out)
-        for r in self._readers:
+        for r in self.readers:
             found = r.read(args, kwargs)
             if found is not None:
                 program = r.programs.get(found[0])
@@ -283,8 +287,6 @@ class Jitted(LikeFunction):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure = flatten((args, kwargs))
-        if any(isinstance(x, Tensor) and has_gradient(x.node) for x in leaves):  # (the program's results would have none)
-            return self._function(*args, **kwargs)
         leaves = [taken(x, self.options.device) for x in leaves]
         paired = [getattr(getattr(x, "dtype", None), "kind", "") == "c" for x in leaves]
         if any(paired):  # (arrays, and NumPy's numbers)
@@ -296,9 +298,10 @@ class Jitted(LikeFunction):
         given = self._symbols.read(plain)
         with self._lock:
             program = self._program(given)
-            if not given.numbers:
+            tracked = program.differentiable(given.tensors)
+            if not given.numbers and not tracked:
                 self._remember(pattern_of(structure, leaves), plain.layout, program, args, kwargs)
-        return program.call(given)
+        return self._uncaptured(args, kwargs, later=True) if tracked else program.call(given)
 
     def _remember(
         self, pattern: tuple[Any, ...] | None, layout: CallLayout, program: CompiledFunction, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -306,13 +309,15 @@ class Jitted(LikeFunction):
         """The next call like this one goes the quick way."""
         if pattern is None or ("array" in pattern and rooms_of(program.device) is not None):
             return
-        made = next((r for r in self._readers if r.pattern == pattern), None)
+        made = next((r for r in self.readers if r.pattern == pattern), None)
         if made is None:
             places = [(who, i, d, n) for who, (i, d), n in self._symbols.found(layout)] if self.options.symbols else []
             made = reader(pattern, places, [name for name, _, _ in program.graph.symbols])
             if made is None:
                 return
-            self._readers = (made, *self._readers[: MOST_READERS - 1])
+            self.readers = (made, *self.readers[: MOST_READERS - 1])
+        for cell in program.graph.closures:
+            cell.functions.add(self)
         found = made.read(args, kwargs)
         if found is not None:
             if len(made.programs) >= MOST_PROGRAMS:

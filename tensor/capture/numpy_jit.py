@@ -21,7 +21,7 @@ from ..graph.promotion import numpy_types
 from ..graph.source_lines import at, user_line
 from ..graph.symbolic_sizes import Var
 from ..leaves import array_class, no_matrix
-from ..running.current_capture import thread as _current
+from ..running.current_capture import seen_through
 from ..tensor import Tensor
 from ..trees import Structure, flatten, tree_map, unflatten
 from ..views import overlap
@@ -88,8 +88,13 @@ class NumpyJitted(LikeFunction):
         update_wrapper(self, function, updated=())  # (what a callable object holds is its own)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        if _current.capture is not None:
-            return self._function(*args, **kwargs)
+        if seen_through():
+            if out is not None:
+                kwargs["out"] = out
+            if not any(isinstance(x, Tensor) for x in flatten((args, kwargs))[0]):
+                return self._function(*args, **kwargs)
+            with numpy_types():
+                return Jitted(self._function, self.options)(*args, **kwargs)
         array = self._array
         leaves: Sequence[Any] = args
         structure: Structure | None = None

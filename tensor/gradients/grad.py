@@ -46,9 +46,10 @@ def _opened(trees: Sequence[Any]) -> Iterator[list[Any]]:
         out: Tensor = Tensor.of(node, t.device)
         return out
 
+    given = [tree_map(opened, t) for t in trees]
     thread.transformed += 1
     try:
-        yield [tree_map(opened, t) for t in trees]
+        yield given
     finally:
         thread.transformed -= 1
         for m in marks:

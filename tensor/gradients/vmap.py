@@ -12,6 +12,7 @@ from typing import Any
 
 from ...ir.errors import UsageError
 from ..frontends.habits import answered
+from ..given_arrays import lineage
 from ..graph import index_maps as maps
 from ..graph import primitives as P
 from ..graph.nodes import Mark, TensorNode, differentiated, make, walk
@@ -126,12 +127,18 @@ def _given_back(written: Written, outs: Sequence[Tensor], table: Mapping[int, Te
 
 @contextmanager
 def _weakly_held(written: Written) -> Iterator[None]:
-    """A capture, which holds what was assigned to, does not hold what was written here: what was the function's own goes."""
+    """A capture, which holds what was assigned to and read, does not hold what was written here: what was the function's own goes."""
     capture = current()
-    noted = {} if capture is None else {k: capture.assigned.pop(k)[1] for k in written if k in capture.assigned}
+    if capture is None:
+        yield
+        return
+    noted = {k: capture.assigned.pop(k)[1] for k in written if k in capture.assigned}
+    read = {k: weakref.ref(t) for k, t in capture.read.items() if id(lineage(t)[1]) in written}
+    for k in read:
+        capture.read.pop(k)
     yield
-    if capture is not None:
-        capture.assigned.update({k: (t, old) for k, old in noted.items() if (t := written[k][0]()) is not None})
+    capture.assigned.update({k: (t, old) for k, old in noted.items() if (t := written[k][0]()) is not None})
+    capture.read.update({k: t for k, r in read.items() if (t := r()) is not None})
 
 
 def _placeholder(t: Tensor, at: int, table: dict[int, TensorNode], slots: list[TensorNode], sizes: set[int]) -> Tensor:

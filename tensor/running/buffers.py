@@ -165,12 +165,18 @@ MOVES = Moves()
 
 
 class BufferCell:
-    """Where captured functions find the buffer that a tensor has now."""
+    """Where captured functions find the buffer that a tensor has now. `functions`: those whose calls go the quick way."""
 
-    __slots__ = ("buffer",)
+    __slots__ = ("buffer", "functions")
 
     def __init__(self, buffer: TensorBuffer) -> None:
         self.buffer = buffer
+        self.functions: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def look_again(self) -> None:
+        """The functions' next calls go the long way: more is to be known of the tensor than where it lies."""
+        for function in list(self.functions):
+            function.readers = ()
 
 
 class BufferKind:

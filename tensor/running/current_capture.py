@@ -131,6 +131,12 @@ def current() -> Capture | None:
     return thread.capture
 
 
+def seen_through() -> bool:
+    """Whether a graph is being made of what this thread calls, for a captured function, a batch or a gradient: a function that would be
+    captured is a part of it."""
+    return thread.capture is not None or thread.transformed > 0
+
+
 def check_captured(size: Any) -> None:
     """Raise UsageError where nothing is being captured: symbolic sizes have no value outside."""
     if current() is None:

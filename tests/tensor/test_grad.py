@@ -360,3 +360,68 @@ def test_captured_functions_have_gradients() -> None:
         assert followed.grad.numpy().tolist() == [11.0, 21.0, 31.0]
         assert f(Tensor(x)).item() == f(followed.detach()).item() == 14.0
     assert len(f.programs) == 1
+
+
+W = np.array([2.0, 3.0])
+BATCH = np.array([[1.0, 2.0], [3.0, 5.0]])
+
+
+def rows(x: Any, w: Any) -> Any:
+    """Σ w³ x² of rows, with writes."""
+    y = x * 1
+    y *= x
+    y[:1] = y[:1] * w[:1] ** 3
+    y[1:] *= w[1:] ** 3
+    return y.sum()
+
+
+CALLED: dict[str, Any] = {
+    "grad": lambda j: grad(lambda w: j(Tensor(BATCH[0]), w)),
+    "value_and_grad": lambda j: lambda w: value_and_grad(j, 1)(Tensor(BATCH[0]), w)[1],
+    "array": lambda j: grad(lambda w: j(BATCH[0], w)),
+    "out": lambda j: grad(lambda w: j(BATCH[0], w, out=np.empty(()))),
+    "vjp": lambda j: lambda w: vjp(j, Tensor(BATCH[0]), w)[1](Tensor(np.float64(1)))[1],
+    "jvp": lambda j: (
+        lambda w: Tensor([jvp(lambda w: j(Tensor(BATCH[0]), w), (w,), (Tensor(d),))[1].item() for d in np.eye(2)], dtype="float64")
+    ),
+    "checkpoint": lambda j: grad(checkpoint(lambda w: j(Tensor(BATCH[0]), w))),
+    "outside": lambda j: grad(lambda w: jit(lambda x: j(x, w))(Tensor(BATCH[0]))),
+    "beside": lambda j: grad(lambda w: j(Tensor(BATCH[0]), w) + (w * 0).sum()),
+    "vmap": lambda j: lambda w: vmap(grad(j, 1), (0, None))(Tensor(BATCH), w)[0],
+    "vmap in jit": lambda j: jit(lambda w: vmap(jit(grad(j, 1)), (0, None))(Tensor(BATCH), w)[0]),
+    "through vmap": lambda j: grad(lambda w: jit(vmap(j, (0, None)))(Tensor(BATCH), w)[0]),
+}
+
+
+@pytest.mark.parametrize("way", CALLED)
+def test_a_captured_function_is_a_part_of_what_is_differentiated_or_batched(way: str) -> None:
+    found = CALLED[way](jit(rows))(Tensor(W))
+    assert found.tolist() == (3 * W**2 * BATCH[0] ** 2).tolist()
+
+
+def test_backward_goes_through_a_captured_function() -> None:
+    """Through its arguments, what it takes from outside, and what began to require a gradient after it was captured."""
+    x, late = Tensor(BATCH[0]), Tensor(W)
+    reader = jit(lambda x: rows(x, late))
+    assert reader(x).item() == reader(x).item() == (W**3 * BATCH[0] ** 2).sum()
+    late.requires_grad_()
+    w, outside = Tensor(W, requires_grad=True), Tensor(W, requires_grad=True)
+    total = jit(rows)(x, w) + jit(lambda x: rows(x, outside))(x) + reader(x) + (w**2).sum()
+    total.backward()
+    wanted = 3 * W**2 * BATCH[0] ** 2
+    assert (w.grad.tolist(), outside.grad.tolist(), late.grad.tolist()) == ((wanted + 2 * W).tolist(), wanted.tolist(), wanted.tolist())
+
+
+def test_a_captured_training_step_stays_one() -> None:
+    """What gives its parameters new values is no part of somebody's graph."""
+    w = Tensor(W, requires_grad=True)
+
+    @jit
+    def step(x: Any) -> Any:
+        total = rows(x, w)
+        total.backward()
+        w.assign(w - 0.125 * w.grad)
+        return total
+
+    step(Tensor(BATCH[0]))
+    assert w.tolist() == (W - 0.125 * 3 * W**2 * BATCH[0] ** 2).tolist() and not step(Tensor(BATCH[0])).node.tracked

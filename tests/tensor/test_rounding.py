@@ -394,7 +394,13 @@ def test_the_rule_of_a_scan_accumulates() -> None:
 
 @pytest.mark.parametrize("kind", NARROW)
 @pytest.mark.parametrize(
-    "form", [lambda q, kind: q.astype(kind), lambda q, kind: xp.astype(q, kind), lambda q, kind: q.astype(kind, copy=False)]
+    "form",
+    [
+        lambda q, kind: q.astype(kind),
+        lambda q, kind: xp.astype(q, kind),
+        lambda q, kind: q.astype(kind, copy=False),
+        lambda q, kind: q.copy(),
+    ],
 )
 def test_a_conversion_to_the_type_that_a_result_has_rounds(form: Callable[..., Any], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     dtype = dtype_of(kind).np
