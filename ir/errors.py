@@ -61,6 +61,10 @@ class OutOfRangeError(UsageError, IndexError):
     """An index, a label or another number that picks an element lies outside of what it picks from."""
 
 
+class SizeError(UsageError, TypeError):
+    """What stands for a size, an axis or a count is no whole number: also the TypeError that Python and NumPy raise."""
+
+
 class NumberRangeError(UsageError, OverflowError):
     """A Python number that an element type does not hold: also the OverflowError that NumPy raises."""
 

@@ -102,7 +102,7 @@ isnan, isinf, isfinite, isclose = _all(_E.isnan, _E.isinf, _E.isfinite, _E.isclo
 # creation of arrays, movement
 tril, triu, meshgrid, broadcast_arrays = _all(_N.tril, _N.triu, _N.meshgrid, _N.broadcast_arrays)
 reshape, squeeze, expand_dims = _V.reshape_to, _V.squeeze, _V.expand_dims
-permute_dims, matrix_transpose, moveaxis = _V.permute_dims, _V.matrix_transpose, _V.moveaxis
+permute_dims, transpose, matrix_transpose, moveaxis = _V.permute_dims, _V.transpose, _V.matrix_transpose, _V.moveaxis
 broadcast_to, flip, unstack = _lifted(_M.broadcast_to), _V.flip, _lifted(_M.unstack)
 concat, stack, roll, tile, repeat, pad, diag = _all(_J.concat, _J.stack, _J.roll, _J.tile, _J.repeat, _J.pad, _J.diag)
 
@@ -134,7 +134,7 @@ __all__ = [
     "min", "minimum", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
     "ones_like", "pad", "permute_dims", "pi", "positive", "pow", "prod", "real", "reciprocal", "remainder", "repeat", "reshape",
     "result_type", "roll", "round", "searchsorted", "sign", "signbit", "sin", "sinh", "sort", "sqrt", "square",
-    "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril",
+    "squeeze", "stack", "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "transpose", "tril",
     "triu", "trunc", "uint16", "uint32", "uint64", "uint8", "unique_all", "unique_counts", "unique_inverse",
     "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -73,7 +73,7 @@ METHODS = {
 
 FUNCTIONS = {
     "cat": "xp.concat", "concatenate": "xp.concat", "hstack": "xp.concat(arrays, axis=1)", "vstack": "xp.concat(arrays, axis=0)",
-    "row_stack": "xp.concat(arrays, axis=0)", "column_stack": "xp.concat(arrays, axis=1)", "transpose": "xp.permute_dims(x, axes)",
+    "row_stack": "xp.concat(arrays, axis=0)", "column_stack": "xp.concat(arrays, axis=1)", 
     "permute": "xp.permute_dims", "view": "xp.reshape", "swapaxes": "x.swapaxes(i, j)", "ravel": "x.ravel()", "flatten": "x.flatten()",
     "unsqueeze": "xp.expand_dims(x, axis=...)", "arccos": "xp.acos", "arcsin": "xp.asin", "arctan": "xp.atan", "arctan2": "xp.atan2",
     "arccosh": "xp.acosh", "arcsinh": "xp.asinh", "arctanh": "xp.atanh", "power": "xp.pow", "mod": "xp.remainder", "fmod": "xp.remainder",

@@ -29,6 +29,11 @@ def _permute(x: Any, *order: int | Sequence[int]) -> Any:
     return M.permute(x, flat(order) or tuple(reversed(range(len(x.shape)))))
 
 
+def _transpose(x: Any, /, axes: Sequence[int] | None = None) -> Any:
+    """Dimension d of the result is dimension `axes[d]`; without axes they are reversed."""
+    return _permute(x, *(axes or ()))
+
+
 def _expand(x: Any, *shape: int | Sequence[int]) -> Any:
     """Repeated along new dimensions and those of size 1."""
     return M.broadcast_to(x, flat(shape))
@@ -86,7 +91,7 @@ expand_dims = reshaping(lifted(M.expand_dims), _expanded)
 permute, permute_dims = permuting(lifted(_permute, M.permute_dims), _transposed), permuting(lifted(M.permute_dims), _transposed)
 swapaxes, moveaxis = permuting(lifted(M.swapaxes), lambda a, i, j: a.swapaxes(i, j)), permuting(lifted(M.moveaxis), _moved)
 transposed, two_transposed = permuting(lifted(M.transposed), _swapped), permuting(lifted(M.two_transposed), _two_swapped)
-matrix_transpose = permuting(lifted(M.matrix_transpose), _swapped)
+transpose, matrix_transpose = permuting(lifted(_transpose, M.permute_dims), _transposed), permuting(lifted(M.matrix_transpose), _swapped)
 expand = lifted(_expand, M.broadcast_to)
 flip = parting(lifted(M.flip), _backwards)
 real = parting(lifted(Z.real), lambda x: (..., 0) if x.complex_class else None)

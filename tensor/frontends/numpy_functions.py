@@ -429,6 +429,8 @@ def reduction(function: Callable[..., Any]) -> Callable[..., Any]:
     known = _signature(function).parameters
 
     def method(self: Any, *args: Any, out: Any = None, **options: Any) -> Any:
+        if not options and out is None:
+            return call(self, *args)
         if "initial" in options or "where" in options:
             import numpy as np
 

@@ -187,6 +187,11 @@ def at_once(function: Callable[..., Any], rule: Rule, args: Sequence[Any], kwarg
             with timed("numpy", "small operation", "cpu"):
                 return tensors(found)
         return tensors(found)
+    except np.linalg.LinAlgError:
+        for a in args:
+            if type(a) is tensor:
+                a.realise()  # (a graph of constants would be computed later, and fail then)
+        return None
     except _ERRORS:
         return None
 
@@ -211,14 +216,19 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
                 return found
         given: Any = []
         known: Any = None
+        first: Any = None
         parts: Any
-        apply = rule
+        apply, constant = rule, False
         for a in args:
             kind = type(a)
             if kind is tensor:
                 known = a.known
-                if known is None or a.constant is not None or known.size >= Q.FROM:
+                if known is None or known.size >= Q.FROM:
                     break
+                if a.constant is not None:
+                    constant = True
+                elif first is None:
+                    first = known
                 given.append(known)
             elif kind in _OWN or (kind is tuple and _PLAIN.issuperset(map(type, a))):
                 given.append(a)
@@ -238,7 +248,9 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
             else:
                 break
         else:
-            if (not kwargs or _OWN.issuperset(map(type, kwargs.values()))) and not (WATCH.busy or SMALL in ENVIRONMENT):
+            if constant and first is None:
+                pass  # (what is made of constants only remembers how)
+            elif (not kwargs or _OWN.issuperset(map(type, kwargs.values()))) and not (WATCH.busy or SMALL in ENVIRONMENT):
                 try:
                     found = D.quiet.run(apply, *given, **kwargs)
                     if known is None and type(found) is np.ndarray and found.dtype.char in PLAIN and found.size <= SMALL_ARRAY:
@@ -248,9 +260,11 @@ def prepared(function: Callable[..., Any], rule: Rule) -> Callable[[tuple[Any, .
                     if found.size <= Q.FROM and found.dtype.char in PLAIN:
                         return of_array(found) if found.nbytes < POOLED_FROM and buffers.ACCOUNT.cap is None else tensors(found)
                     return tensors(found) if found.size <= SMALL_ARRAY else None
+                except np.linalg.LinAlgError:
+                    pass
                 except _ERRORS:
                     return None
-        a = parts = known = given = None  # (who has a tensor is counted)
+        a = parts = known = given = first = None  # (who has a tensor is counted)
         return at_once(function, rule, args, kwargs)
 
     return small
@@ -261,7 +275,7 @@ def quick(function: Callable[..., Any], swapped: bool, slow: Callable[[Any, Any]
     way pays for: the answer of `at_once`; of all others, what `slow` gives."""
     rule = RULES.get(function, function)
     if rule not in UFUNCS:
-        return slow
+        return by_rule(rule, swapped, slow) if function in RULES and slow is not _nothing else slow
     ufunc, kinds = UFUNCS[rule]
     letters = frozenset(c for c in PLAIN if np.dtype(c).kind in kinds)
     most, several, ndarray, watch, environment, small = Q.FROM, D.FROM, np.ndarray, WATCH, ENVIRONMENT, SMALL
@@ -293,17 +307,19 @@ def quick(function: Callable[..., Any], swapped: bool, slow: Callable[[Any, Any]
     def answer(a: Any, b: Any) -> Any:
         x = a.known
         found = y = None
-        if x is None or a.constant is not None or watch.busy or small in environment:
+        if x is None or watch.busy or small in environment:
             pass
         elif type(a) is not tensor:
             found = complex_answer(a, b, swapped)
         elif type(b) is tensor:
             y = b.known
             kind = x.dtype
-            if y is None or b.constant is not None or y.dtype is not kind or kind.char not in letters:
+            if y is None or y.dtype is not kind or kind.char not in letters or (b.constant is not None and a.constant is not None):
                 y = None
             elif (size := x.size) >= most or (other := y.size) >= most or (size * other >= several and y.shape != x.shape):
                 y = None  # (long results may be deferred)
+        elif a.constant is not None:
+            pass  # (what is made of constants only remembers how)
         elif fits(x.dtype, b):
             y = b if x.size < most and x.dtype.char in letters else None
         elif type(b) is pairs:
@@ -324,6 +340,32 @@ def quick(function: Callable[..., Any], swapped: bool, slow: Callable[[Any, Any]
             return found
         x = y = None  # (who has an array is counted)
         return slow(a, b)
+
+    return answer
+
+
+def by_rule(rule: Rule, swapped: bool, slow: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`quick` of an operator that is no universal function of NumPy's: powers, products of matrices."""
+    most, tensor, run, watch, environment, small = Q.FROM, TensorHandle.made_as, D.quiet, WATCH, ENVIRONMENT, SMALL
+
+    def answer(a: Any, b: Any) -> Any:
+        x, y, found = a.known, b, None
+        plain = a.constant is None
+        if type(b) is tensor:
+            y = b.known
+            plain = plain or b.constant is None
+        elif type(b) is not int and type(b) is not float:
+            y = None
+        if (
+            x is not None and y is not None and plain and type(a) is tensor and x.size < most and (y is b or y.size < most)
+            and not (watch.busy or small in environment)
+        ):  # fmt: skip
+            try:
+                found = run.run(rule, y, x) if swapped else run.run(rule, x, y)
+            except _ERRORS:
+                found = None
+        x = y = None  # (who has an array is counted)
+        return slow(a, b) if found is None else tensors(found)
 
     return answer
 
@@ -400,11 +442,11 @@ def _of_numbers(x: Any) -> bool:
 
 def tensors(found: Any) -> Any:
     """The results of a function of arrays as tensors. Raises TypeError for a type that is none of a small operation's."""
-    if isinstance(found, (tuple, list)):
-        kind: Any = type(found)
-        parts = map(tensors, found)
-        return kind(*parts) if hasattr(found, "_fields") else kind(parts)
     if type(found) is not np.ndarray:
+        if isinstance(found, (tuple, list)):
+            kind: Any = type(found)
+            parts = map(tensors, found)
+            return kind(*parts) if hasattr(found, "_fields") else kind(parts)
         found = np.asarray(found)
     if found.dtype.char not in PLAIN:
         if found.dtype.char not in "FD":

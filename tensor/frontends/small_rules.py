@@ -163,7 +163,10 @@ def _where(c: Any, a: Any, b: Any) -> Any:
 
 
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
-    if x.dtype.kind not in "iuf" or not all(v is None or _paired(x, v) is x.dtype for v in (min, max)) or (min is None and max is None):
+    kind = x.dtype
+    if kind.kind not in "iuf" or (min is None and max is None):
+        return None
+    if (min is not None and _paired(x, min) is not kind) or (max is not None and _paired(x, max) is not kind):
         return None
     if type(min) in (int, float) and type(max) in (int, float):
         return Q.clipped(x, min, max)

@@ -14,7 +14,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from ...ir import index as ix
-from ...ir.errors import UsageError
+from ...ir.errors import SizeError, UsageError
 from ...ir.node import Node, const, sym
 from ...ir.node import axis as _axis
 from .source_lines import at, user_line
@@ -166,11 +166,11 @@ def extents(shape: Iterable[int]) -> tuple[int | Node, ...]:
 
 
 def size(n: Any) -> int:
-    """A size as it is, or a whole number of another kind as an int. Raises UsageError."""
+    """A size as it is, or a whole number of another kind as an int. Raises SizeError."""
     try:
         return n if isinstance(n, SymbolicSize) else index(n)
     except TypeError:
-        raise UsageError(f"a size is a whole number, not {n!r}") from None
+        raise SizeError(f"a size is a whole number, not {n!r}") from None
 
 
 def int_size(name: str, n: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ...ir import index as ix
-from ...ir.errors import UsageError
+from ...ir.errors import OutOfRangeError, UsageError
 from ...ir.node import const as node_const
 from ..graph import index_maps as maps
 from ..graph.index_maps import Shape
@@ -22,7 +22,7 @@ def dims(x: TensorNode, axis: int | Sequence[int] | None, name: str) -> tuple[in
     given = range(rank) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
     for a in given:
         if not -rank <= a < rank:
-            raise UsageError(f"{name}: axis {a} is out of range for an array with {rank} dimensions {list(x.shape)}")
+            raise OutOfRangeError(f"{name}: axis {a} is out of range for an array with {rank} dimensions {list(x.shape)}")
     found = tuple(a % rank for a in given)
     if len(set(found)) < len(found):
         raise UsageError(f"{name}: axis {axis} names a dimension twice")

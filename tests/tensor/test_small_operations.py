@@ -261,6 +261,23 @@ def test_sorted_places_of_equal_elements_are_in_order() -> None:
         assert np.array_equal(Tensor(ties[0].repeat(4))[Tensor(ties[0].repeat(4) > 0)].numpy(), ties[0].repeat(4)[ties[0].repeat(4) > 0])
 
 
+def test_powers_products_and_constants_beside_numbers_are_computed_at_once() -> None:
+    array, ones = np.arange(1.0, 5.0), np.ones(4)
+    x, one = Tensor(array) + 0.0, xp.ones(4, dtype=xp.float64)
+    for call in (
+        lambda x, one: x**2, lambda x, one: 2.0**x, lambda x, one: x**x, lambda x, one: x @ x, lambda x, one: one @ x, lambda x, one: x @ one,
+        lambda x, one: one * x, lambda x, one: x - one, lambda x, one: x**one, lambda x, one: np.where(x > 2, x, one),
+    ):  # fmt: skip
+        found = call(x, one)
+        assert found.known is not None and found.constant is None and np.array_equal(found.numpy(), call(array, ones))
+    assert (one @ one).constant is not None and (one * 2).constant is not None and (one**2).constant is not None
+    part = xp.broadcast_arrays(one, x)[0]
+    part[0] = 9.0
+    assert one.tolist() == [1.0] * 4 and (one + x)[0] == 2.0
+    with pytest.raises(ValueError, match="matmul"):
+        x @ xp.ones((3, 2))
+
+
 def test_what_would_be_large_is_lazy() -> None:
     row, column = xp.ones((1, 4096)), xp.ones((4096, 1))
     assert all(

@@ -257,7 +257,8 @@ def test_errors_are_those_that_python_and_numpy_raise() -> None:
     for error, call in (
         (ValueError, lambda: x.reshape(2, 2)), (ValueError, lambda: x + xp.ones(2)), (TypeError, lambda: x.astype("floaty")),  # type: ignore[arg-type]
         (ValueError, lambda: bool(x)), (IndexError, lambda: x[5]), (TypeError, lambda: xp.ones(2, dtype="uint64") + xp.ones(2, dtype="int8")),
-        (np.linalg.LinAlgError, lambda: xp.linalg.inv(xp.zeros((2, 2))).numpy()),
+        (np.linalg.LinAlgError, lambda: xp.linalg.inv(xp.zeros((2, 2)))), (np.linalg.LinAlgError, lambda: xp.linalg.solve(xp.ones((2, 2)), xp.ones(2))),
+        (IndexError, lambda: xp.sum(x, axis=1)), (IndexError, lambda: x.max(-2)), (TypeError, lambda: xp.zeros(2.5)), (TypeError, lambda: x.reshape(1.5, 2)),
     ):  # fmt: skip
         with pytest.raises(error):
             call()
@@ -499,7 +500,7 @@ def test_sort_as_a_method_sorts_in_place(options: dict[str, Any], small: str, mo
 
 
 def test_whole_numbers_that_no_element_can_be_divide_and_are_divided() -> None:
-    for whole, number in ((np.whole([1, 2**63], np.uint64), -1), (np.whole([1, 100], np.int8), 300)):
+    for whole, number in ((np.array([1, 2**63], np.uint64), -1), (np.array([1, 100], np.int8), 300)):
         for call in (lambda x, number=number: number / x, lambda x, number=number: x / number):
             for found in (call(Tensor(whole)), tw.jit(call)(Tensor(whole))):
                 np.testing.assert_allclose(found.numpy(), call(whole.astype(float)), rtol=1e-6)
@@ -511,6 +512,8 @@ def test_methods_take_what_numpys_do() -> None:
     same(x.sum(where=A > 0), A.sum(where=A > 0))
     same(x.conjugate(), A)
     same(xp.flip(x, axis=Tensor(np.array(1))), A[:, ::-1])
+    same(xp.transpose(x), A.T)
+    same(tw.jit(lambda t: xp.transpose(t[None], (2, 0, 1)))(x), A[None].transpose(2, 0, 1))
     same(x[0] + (*range(7),), A[0] + np.arange(7))
     assert x.dtype == x.dtype.str and x.dtype != "f2" and x.dtype != "nothing"
     assert f"{x[0, 0]}" == f"{A[0, 0]}" and f"{(x > 9).sum()}" == "0"
