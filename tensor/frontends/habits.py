@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import lru_cache, wraps
 from importlib import import_module
 from inspect import Signature, signature
 from typing import Any, TypeVar
@@ -319,19 +319,31 @@ def no_matrix_method(name: str) -> AttributeError:
     return _missing(f"'CSR' object has no attribute {name!r}", MATRIX.get(name))
 
 
-def no_method(name: str) -> AttributeError:
-    """The error for an attribute that tensors have not."""
+@lru_cache(1024)
+def _instead_of_method(name: str) -> str | None:
+    """What to write instead of an attribute that tensors have not. (Libraries ask every array for some.)"""
     import numpy as np
 
     here = elsewhere(name, METHODS) or _numpys(name)
     if here is None and hasattr(np.ndarray, name):
         here = f"numpy().{name}"
-    return _missing(f"'Tensor' object has no attribute {name!r}", here and _called(here))
+    return here and _called(here)
+
+
+@lru_cache(1024)
+def _instead_of_function(name: str) -> str | None:
+    """The same of a name that `tilewright.xp` has not."""
+    return elsewhere(name, FUNCTIONS) or _numpys(name)
+
+
+def no_method(name: str) -> AttributeError:
+    """The error for an attribute that tensors have not."""
+    return _missing(f"'Tensor' object has no attribute {name!r}", _instead_of_method(name))
 
 
 def no_function(name: str) -> AttributeError:
     """The error for a name that `tilewright.xp` has not."""
-    return _missing(f"module 'tilewright.xp' has no attribute {name!r}", elsewhere(name, FUNCTIONS) or _numpys(name))
+    return _missing(f"module 'tilewright.xp' has no attribute {name!r}", _instead_of_function(name))
 
 
 def no_name(package: str, name: str) -> AttributeError:
