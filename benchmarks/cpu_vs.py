@@ -206,7 +206,7 @@ def figures(case: Case, threads: int, rounds: list[dict[str, float]], limits: li
 
 def _limits() -> Any:
     """The limits of this machine, measured now (in a process of its own: a pool must not be left spinning here)."""
-    code = "import json; from tilewright.devices import get; from tilewright.devices.cpu import probe; print(json.dumps(probe.measure(get('cpu')).to_json()))"
+    code = "import json; from tilewright.devices import get; from tilewright.devices.cpu import device; print(json.dumps(device.measure(get('cpu')).to_json()))"
     from tilewright.devices import Limits
 
     return Limits.from_json(json.loads(subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True).stdout))

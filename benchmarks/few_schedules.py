@@ -38,7 +38,7 @@ from tilewright.named_kernels import make
 from tilewright.opts import Opts, apply_cached, short
 from tilewright.plan.size_trees import as_here
 from tilewright.search.shapes import parse_ranges, tune_sizes
-from tilewright.search.shapes.ranges import drawn
+from tilewright.search.shapes.tuned import drawn
 
 CASES = {
     "matmul": ("m=1..4096,n=64..4096,k=64..4096", 8, lambda m, n, k: 2 * m * n * k),

@@ -18,8 +18,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tilewright.devices import get
-from tilewright.devices.cuda import probe
-from tilewright.devices.cuda.device import CudaDevice
+from tilewright.devices.cuda.device import CudaDevice, stream
 from tilewright.ir import BuildError, DeviceError, TilewrightError
 from tilewright.ir.dtypes import float32
 from tilewright.ir.node import const
@@ -103,7 +102,7 @@ def rows(device: CudaDevice, smoke: bool) -> Iterator[dict[str, Any]]:
             "host_s": _launching(device, arrays[:1]),
         }
         for size in (4 << 10,) if smoke else tuple(m * _MIB for m in (4, 8, 16, 32, 64, 128)):
-            took = seconds(device, "copy", probe.stream("copy", size // 2 // 16), arrays, 4 if smoke else 8 * target.cores)
+            took = seconds(device, "copy", stream("copy", size // 2 // 16), arrays, 4 if smoke else 8 * target.cores)
             yield {"what": "l2", "bytes": size, "bytes_s": size / took}
         for kind in () if smoke else TENSOR:
             yield {"what": "tensor", "type": kind, **_tensor(device, kind, arrays[:1])}

@@ -35,8 +35,7 @@ from parts.gpu_cases import CASES, GOALS, GROUPS, GpuCase
 from tilewright.cache.keys import allowed
 from tilewright.cli.tuning.run import peak_share
 from tilewright.devices import get
-from tilewright.devices.cuda.device import CudaDevice
-from tilewright.devices.cuda.probe import copy_rate
+from tilewright.devices.cuda.device import CudaDevice, copy_rate
 from tilewright.heuristics import starts
 from tilewright.ir import DeviceError, TilewrightError
 from tilewright.ir.cost import cost

@@ -6,10 +6,9 @@ from .. import ir as _ir  # noqa: F401
 from .. import targets as _targets  # noqa: F401
 from .array_arguments import empty
 from .artefacts import Artefacts, Built, Rendered, build, compile, render
-from .compiled_kernel import CompiledKernel, SizePart
+from .compiled_kernel import CompiledKernel, Replay, SizePart
 from .find import best
 from .identity import canonical_of, key_of, opts_text
-from .replay import Replay
 from .resolve import Choice, Origin, Plan, resolve
 
 __all__ = [

@@ -57,7 +57,7 @@ def known_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     seconds of the first search of a new home, and says what the machine did meanwhile."""
     from tilewright import devices
     from tilewright.devices import limits
-    from tilewright.devices.cpu import probe
+    from tilewright.devices.cpu import device as cpu_device
 
     state = tmp_path_factory.mktemp("state")
     device = devices.get("cpu")
@@ -65,7 +65,7 @@ def known_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
         n: limits.Rates(
             *(n * 1e12, n * 5e11),
             *[n * 1e11] * 5,
-            tuple(limits.Cached(size, n * 1e12, n * 1e12) for size in probe.cache_sizes(device.target, n)),
+            tuple(limits.Cached(size, n * 1e12, n * 1e12) for size in cpu_device.cache_sizes(device.target, n)),
         )
         for n in {1, device.threads}
     }

@@ -2,7 +2,7 @@
 
 Each figure is the best of short runs, because other work on the machine only ever makes it smaller. `python -m
 tilewright.devices.opencl.probe DEVICE SECONDS` prints them as JSON: a driver that fails over it ends that process and no other. (What a
-processor can do, `devices/cpu/probe.py` measures: a driver changes nothing of it.)"""
+processor can do, `devices/cpu/device.py` measures: a driver changes nothing of it.)"""
 
 from __future__ import annotations
 

@@ -20,10 +20,8 @@ from tilewright import devices
 from tilewright.devices import BoundCall
 from tilewright.devices.base import unsealed
 from tilewright.devices.cuda import device as cuda
-from tilewright.devices.cuda import device as cuda_find
 from tilewright.devices.cuda import executable as cuda_timing
 from tilewright.devices.cuda import nvrtc
-from tilewright.devices.cuda import probe as cuda_probe
 from tilewright.devices.cuda import session as cuda_session
 from tilewright.devices.cuda.device import CudaDevice, veto
 from tilewright.devices.cuda.host import Guarded, HostModule
@@ -152,11 +150,11 @@ def test_where_code_runs(built: str, here: str, runs: bool) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """What the process that asks for GPUs would print; how often it was started."""
     answers: list[Any] = []
-    monkeypatch.delenv(cuda_find.VARIABLE, raising=False)
+    monkeypatch.delenv(cuda.VARIABLE, raising=False)
     started = types.SimpleNamespace(answer=lambda limit_s: answers[0])
-    monkeypatch.setattr(cuda_find, "ChildProcess", lambda *a: answers.append(a) or started)
+    monkeypatch.setattr(cuda, "ChildProcess", lambda *a: answers.append(a) or started)
     yield answers
-    cuda_find.forget()
+    cuda.forget()
 
 
 def reply(text: str, code: int = 0, err: str = "", late: bool = False) -> ChildAnswer:
@@ -182,7 +180,7 @@ def test_gpus_are_asked_for_once_and_handed_down(asked: list[Any], monkeypatch: 
     with pytest.raises(DeviceError, match=r"no GPU number 2: use one of cuda:0: Fake GPU; cuda:1: Other"):
         _ = CudaDevice("2").target
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
-    cuda_find.visible_gpus()
+    cuda.visible_gpus()
     assert len(asked) == 3
 
 
@@ -206,11 +204,11 @@ def test_asking_describes_every_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         name="stand-in 1", count=lambda: 2, card=lambda i: f"GPU {i}", version=lambda: (13, 0), attribute=lambda i, name: len(name) + i
     )
     monkeypatch.setattr("tilewright.devices.cuda.driver.open_driver", lambda: driver)
-    cuda_find.main()
+    cuda.main()
     got = json.loads(capsys.readouterr().out)["devices"]
     assert [d["name"] for d in got] == ["GPU 0", "GPU 1"] and got[1]["l2"] == len("L2_CACHE_SIZE") + 1 and got[0]["by"] == "stand-in 1"
     driver.count = lambda: 0
-    cuda_find.main()
+    cuda.main()
     assert "shows no GPU" in json.loads(capsys.readouterr().out)["error"]
 
 
@@ -558,11 +556,9 @@ def test_no_more_is_queued_behind_a_hold_than_a_driver_takes(device: FakeCudaDev
 @needs_cxx
 def test_probe_kernels_touch_what_they_say() -> None:
     vectors = 700
-    module = HostModule(
-        "\n".join(cuda_probe.stream(kind, vectors) for kind in cuda_probe.KINDS), [f"{kind}_p0" for kind in cuda_probe.KINDS]
-    )
-    for kind in cuda_probe.KINDS:
-        count = cuda_probe._arrays(kind)
+    module = HostModule("\n".join(cuda.stream(kind, vectors) for kind in cuda.KINDS), [f"{kind}_p0" for kind in cuda.KINDS])
+    for kind in cuda.KINDS:
+        count = cuda._arrays(kind)
         arrays = [np.arange(4 * vectors, dtype=np.float32) + 1000 * i for i in range(count)]
         buffers = [Guarded(a.nbytes, 16) for a in arrays]
         for buffer, a in zip(buffers, arrays, strict=True):
@@ -577,15 +573,15 @@ def test_probe_kernels_touch_what_they_say() -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("bits, fused", [(32, 4), (64, 8)])
 def test_the_peak_kernel_builds_and_keeps_its_values_in_registers(bits: int, fused: int) -> None:
-    _, log = nvrtc.compile(cuda_probe.fma(bits), "sm_90a")
+    _, log = nvrtc.compile(cuda.fma(bits), "sm_90a")
     takes = nvrtc.resources(log)[f"fma{bits}_p0"]
-    assert takes.registers >= cuda_probe.CHAINS * bits // 32 and takes.stack == takes.spill_stores == 0
+    assert takes.registers >= cuda.CHAINS * bits // 32 and takes.stack == takes.spill_stores == 0
 
 
 def test_limits_are_measured_and_kept(device: FakeCudaDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(cuda_probe, "_best", lambda device, name, text, pointers, groups, slot_s: 1e-3)
-    monkeypatch.setattr(cuda_probe, "_MIB", 1 << 10)
+    monkeypatch.setattr(cuda, "_best", lambda device, name, text, pointers, groups, slot_s: 1e-3)
+    monkeypatch.setattr(cuda, "_MIB", 1 << 10)
     assert device.limits() is None
     found = device.limits(probe=True)
     size = 1 << 20
@@ -616,6 +612,6 @@ def test_the_buffer_of_a_module_is_the_hosts(device: FakeCudaDevice) -> None:
 @pytest.mark.parametrize("args, why", [([], "no GPU in this test"), (["--device", "cpu"], "runs on NVIDIA GPUs, not on cpu")])
 def test_the_gpu_benchmark_refuses_where_there_is_none(args: list[str], why: str) -> None:
     script = Path(__file__).parents[2] / "benchmarks" / "gpu_vs_cublas.py"
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", cuda_find.VARIABLE: json.dumps({"error": "no GPU in this test", "visible": ""})}
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", cuda.VARIABLE: json.dumps({"error": "no GPU in this test", "visible": ""})}
     done = subprocess.run([sys.executable, str(script), *args], env=env, capture_output=True, text=True)
     assert done.returncode == 3 and why in done.stderr and not done.stdout and "Traceback" not in done.stderr

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tilewright import targets
 from tilewright.devices import Cached, Device, Limits, Rates, limits
-from tilewright.devices.cpu import probe
-from tilewright.devices.cpu import probe as probe_ir
+from tilewright.devices.cpu import device as cpu_device
 from tilewright.devices.cpu.device import CpuDevice
 from tilewright.devices.cpu.engine import compile_text
 from tilewright.ir import DeviceError
@@ -82,7 +81,7 @@ def test_limits_without_caches_are_read_and_measured_again(tmp_path: Path, monke
     file.write_text(json.dumps(old))
     assert device.limits() is None  # so that the next search probes
     monkeypatch.setattr(
-        probe, "measure", lambda device, slot_s: Limits("2026-02-02", {1: dataclasses.replace(ONE, read=7.0, caches=CACHES)})
+        cpu_device, "measure", lambda device, slot_s: Limits("2026-02-02", {1: dataclasses.replace(ONE, read=7.0, caches=CACHES)})
     )
     found = device.limits(probe=True)
     assert found is not None and found.rates[1] == dataclasses.replace(ONE, caches=CACHES) and device.limits() == found
@@ -92,7 +91,7 @@ def test_limits_without_caches_are_read_and_measured_again(tmp_path: Path, monke
 def test_working_sets_lie_in_each_cache(machine: tuple[int, int, int, int]) -> None:
     one, two, three = (n << 10 for n in machine[:3])
     threads = machine[3]
-    sizes = probe.cache_sizes(dataclasses.replace(targets.named("avx2"), l1=one, l2=two, l3=three), threads)
+    sizes = cpu_device.cache_sizes(dataclasses.replace(targets.named("avx2"), l1=one, l2=two, l3=three), threads)
     assert sizes == sorted(sizes) and sizes[0] * 2 == threads * one
     assert all(n < max(2 * three, threads * one) for n in sizes)
 
@@ -101,7 +100,7 @@ def test_working_sets_lie_in_each_cache(machine: tuple[int, int, int, int]) -> N
 def test_two_threads_that_do_too_little_are_measured_again(monkeypatch: pytest.MonkeyPatch, kind: str, figure: str) -> None:
     asked: list[tuple[int, str]] = []
 
-    def runner(device: Device, target: targets.Target, threads: int, slot_s: float, spread: dict[str, float]) -> probe._Run:
+    def runner(device: Device, target: targets.Target, threads: int, slot_s: float, spread: dict[str, float]) -> cpu_device._Run:
         def best(name: str, text: str, pointers: list[int], items: int, share: float) -> float:
             asked.append((threads, name))
             slow = threads == 2 and name == kind and asked.count((2, kind)) == 1
@@ -110,9 +109,9 @@ def test_two_threads_that_do_too_little_are_measured_again(monkeypatch: pytest.M
 
         return best
 
-    monkeypatch.setattr(probe, "_runner", runner)
+    monkeypatch.setattr(cpu_device, "_runner", runner)
     monkeypatch.setattr(CpuDevice, "threads", property(lambda self: 2))
-    found = probe.measure(CpuDevice(), array_bytes=4 << 20)
+    found = cpu_device.measure(CpuDevice(), array_bytes=4 << 20)
     assert getattr(found.rates[2], figure) == pytest.approx(2 * getattr(found.rates[1], figure))
 
 
@@ -150,8 +149,8 @@ def test_the_file_depends_on_the_machine() -> None:
 @pytest.mark.slow
 def test_probing_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    short = probe.measure
-    monkeypatch.setattr(probe, "measure", lambda device, slot_s: short(device, slot_s=0.002, array_bytes=4 << 20))
+    short = cpu_device.measure
+    monkeypatch.setattr(cpu_device, "measure", lambda device, slot_s: short(device, slot_s=0.002, array_bytes=4 << 20))
     device = CpuDevice()
     assert device.limits() is None
     found = device.limits(probe=True)
@@ -167,7 +166,7 @@ def test_probing_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.Monk
         # no more than any processor could do; how little is the other load's business
         assert rates.caches and all(0 < c.read < 1e14 and 0 < c.mixed < 1e14 for c in rates.caches)
         assert 0 < rates.peak_f32 < 1e14 and 0 < rates.peak_f64 < 1e14
-        for kind in probe_ir.KINDS:
+        for kind in cpu_device.KINDS:
             assert 0 < getattr(rates, kind) < 1e13
 
 
@@ -176,5 +175,5 @@ def test_probing_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.Monk
 def test_probe_kernels_build_for_every_target(name: str, cpu: Device) -> None:
     target = targets.named(name)
     native = target.arch == cpu.target.arch
-    for text in [probe_ir.fma(target, 32), probe_ir.fma(target, 64), *(probe_ir.stream(target, kind) for kind in probe_ir.KINDS)]:
+    for text in [cpu_device.fma(target, 32), cpu_device.fma(target, 64), *(cpu_device.stream(target, kind) for kind in cpu_device.KINDS)]:
         assert compile_text(text, target, native)

@@ -14,8 +14,8 @@ import pytest
 from thorough import amount
 from tilewright import devices, named_kernels, targets
 from tilewright.devices import comparing
+from tilewright.devices.cpu import device as cpu_device
 from tilewright.devices.cpu import pool as pool_ir
-from tilewright.devices.cpu import probe as probe_ir
 from tilewright.devices.cpu.device import _open
 from tilewright.devices.cpu.engine import compile_text
 from tilewright.heuristics import starts
@@ -98,7 +98,7 @@ def test_kernels(name: str, target: Target, tmp_path: Path, request: pytest.Fixt
 
 
 def test_what_runs_and_probes_them(target: Target, tmp_path: Path) -> None:
-    texts = [probe_ir.fma(target, bits) for bits in (32, 64)] + [probe_ir.stream(target, kind) for kind in probe_ir.KINDS]
+    texts = [cpu_device.fma(target, bits) for bits in (32, 64)] + [cpu_device.stream(target, kind) for kind in cpu_device.KINDS]
     objs = [compile_text(text, target, native=True) for text in texts]
     check(objs, target, tmp_path)
     pool = compile_text(pool_ir.pool_text(target.arch), target, native=True, outside=pool_ir.EXTERNALS)

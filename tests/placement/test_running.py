@@ -12,7 +12,7 @@ from thorough import amount
 from thread_ranks import in_threads
 from tilewright.placement import SCHEDULES, PlanError, ShardOp
 from tilewright.placement.running import PlannedRun, launcher
-from tilewright.placement.running.op_meanings import evaluate
+from tilewright.placement.running.planned_run import evaluate
 from tilewright.placement.transfers import Placed, transfers
 
 

@@ -9,8 +9,8 @@ from synthetic import Matmulish
 from test_tuning_run import Bench, Scripted
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Start
-from tilewright.search.build_pipeline import BUILD_SHARE, GROWTH, PRIOR_S, DeferredBuilds
 from tilewright.search.space import State
+from tilewright.search.tuning_run import BUILD_SHARE, GROWTH, PRIOR_S, DeferredBuilds
 
 Schedule = tuple[Opt, ...]
 

@@ -16,7 +16,7 @@ from tilewright.measure.outcome import Duel, Measurement, Outcome
 from tilewright.opts.opt import Opt, opt
 from tilewright.search import Budget, Job, Result, Silent, Space, Start, Strategy, TuningRun, create
 from tilewright.search.budget import Meter
-from tilewright.search.build_pipeline import Pipeline
+from tilewright.search.tuning_run import Pipeline
 
 JOB = Job("matmulish", {"m": 64}, "float32", "fake", 2, "portfolio", flops=1000, bytes=100, roofline_s=0.001)
 Schedule = tuple[Opt, ...]

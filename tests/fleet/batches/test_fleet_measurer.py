@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scripted import Script, Stage, number, schedule, until
-from tilewright.fleet.batches import dispatch, equal_devices, jobs_in_flight
+from tilewright.fleet.batches import equal_devices, fleet_measurer, jobs_in_flight
 from tilewright.fleet.engine import FleetJob, FleetSlot
 from tilewright.ir.errors import MeasureError
 from tilewright.measure.outcome import DuelError
@@ -203,7 +203,7 @@ def test_a_device_that_comes_back_is_compared_again(monkeypatch: pytest.MonkeyPa
 def test_a_worker_that_stands_still_is_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs_in_flight, "SILENT_S", 0.2)
     monkeypatch.setattr(equal_devices, "LOOK_S", 0.0)
-    monkeypatch.setattr(dispatch, "LISTEN_S", 0.02)
+    monkeypatch.setattr(fleet_measurer, "LISTEN_S", 0.02)
     wake, script = threading.Event(), Script()
 
     def stand(n: int, site: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scripted import DEVICE, Script, slots
 from tilewright import cache
-from tilewright.fleet.batches import dispatch
+from tilewright.fleet.batches import fleet_measurer
 from tilewright.fleet.batches.fleet_measurer import FleetTuning, chosen
 from tilewright.fleet.batches.messages import subject
 from tilewright.fleet.engine import FleetSlot, SlotDevice
@@ -60,7 +60,7 @@ def test_a_fleet_that_goes_away_leaves_the_best_so_far(
 
     def gone(n: int, site: object) -> None:
         if len(script.began) == 15:
-            monkeypatch.setattr(dispatch, "FRUITLESS", 0)
+            monkeypatch.setattr(fleet_measurer, "FRUITLESS", 0)
             engine._revive = False
             for slot in engine.slots():
                 engine.lose(slot.address)

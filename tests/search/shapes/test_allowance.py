@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tilewright.ir import KernelError, UsageError
 from tilewright.search.shapes import SizeRange, parse_ranges, parse_shapes, shapes_in
-from tilewright.search.shapes.ranges import drawn
 from tilewright.search.shapes.timed import LEAST_S, Allowance
+from tilewright.search.shapes.tuned import drawn
 
 
 class Clock:

@@ -6,7 +6,7 @@ import random
 import pytest
 from tilewright.cache.size_tree import SizeTest, parse_tree, tree_of
 from tilewright.opts.opt import opt
-from tilewright.search.shapes.choice import chosen, grown
+from tilewright.search.shapes.sized import chosen, grown
 
 INF = math.inf
 
