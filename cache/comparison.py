@@ -123,10 +123,10 @@ def compare(a: Iterable[Row], b: Iterable[Row]) -> list[KeyDifference]:
     """Every key of either side, by name, dtype, shape, target and threads. A measurement that came with a bundle is
     the one that it was where it was made."""
     left, right = _by_key(a), _by_key(b)
-    return sorted((_one(k, left.get(k, ()), right.get(k, ())) for k in left.keys() | right.keys()), key=_order)
+    return sorted((_key_difference(k, left.get(k, ()), right.get(k, ())) for k in left.keys() | right.keys()), key=_order)
 
 
-def _one(key: Key, a: Iterable[Row], b: Iterable[Row]) -> KeyDifference:
+def _key_difference(key: Key, a: Iterable[Row], b: Iterable[Row]) -> KeyDifference:
     rows_a, rows_b = list(a), list(b)
     best_a, best_b = (next(iter(answers(rows)), None) for rows in (rows_a, rows_b))
     seen_a, seen_b = ({r.marked(imported=False).digest for r in rows} for rows in (rows_a, rows_b))
@@ -170,7 +170,7 @@ def merge(inputs: Sequence[Holding], into: str | os.PathLike[str], dry_run: bool
     bundle that is there), all or nothing. It is made where it is not there. Raises CacheError."""
     target = os.fspath(into)
     bundle = is_bundle(target)
-    here = {identity(r): r for r in (_rows(target) if _there(target) else ())}
+    here = {identity(r): r for r in (_rows(target) if _is_present(target) else ())}
     added: list[int] = []
     known: list[int] = []
     fresh: dict[str, Row] = {}
@@ -181,12 +181,12 @@ def merge(inputs: Sequence[Holding], into: str | os.PathLike[str], dry_run: bool
             plain = identity(row)
             if plain in here or plain in fresh:
                 continue
-            kept, lost = _taken(row, source.kind == "bundle" and not bundle)
+            kept, lost = _as_compared(row, source.kind == "bundle" and not bundle)
             unpinned += lost
             fresh[plain] = kept
         added.append(len(fresh) - before)
         known.append(len(source.rows) - added[-1])
-    if not dry_run and (fresh or not _there(target)):
+    if not dry_run and (fresh or not _is_present(target)):
         if bundle:
             bundles.write([*here.values(), *fresh.values()], target)
         else:
@@ -198,7 +198,7 @@ def merge(inputs: Sequence[Holding], into: str | os.PathLike[str], dry_run: bool
 
 def is_bundle(target: str) -> bool:
     """Whether a result is written as a bundle."""
-    return kind_of(target) == "bundle" if _there(target) else target.endswith(".jsonl")
+    return kind_of(target) == "bundle" if _is_present(target) else target.endswith(".jsonl")
 
 
 def identity(row: Row) -> str:
@@ -206,7 +206,7 @@ def identity(row: Row) -> str:
     return row.marked(imported=False).unpinned(row.run_id).digest
 
 
-def _taken(row: Row, elsewhere: bool) -> tuple[Row, bool]:
+def _as_compared(row: Row, elsewhere: bool) -> tuple[Row, bool]:
     """The row as the result keeps it, and whether a pin was left out."""
     machine = row.facts.get("machine")
     host = machine.get("host") if isinstance(machine, dict) else None
@@ -215,7 +215,7 @@ def _taken(row: Row, elsewhere: bool) -> tuple[Row, bool]:
     return (kept.marked(imported=True) if elsewhere else kept), lost
 
 
-def _there(target: str) -> bool:
+def _is_present(target: str) -> bool:
     place = layers.file_of(target)
     return place is None or place.exists()
 

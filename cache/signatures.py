@@ -141,7 +141,7 @@ def sign(raw: bytes, name: str, key: str | os.PathLike[str], password: Callable[
         try:
             if secret.is_encrypted():
                 secret.decrypt(password())
-            comment = f"timestamp:{int(time.time())}\tfile:{_plain(os.path.basename(name))}\thashed"
+            comment = f"timestamp:{int(time.time())}\tfile:{_printable(os.path.basename(name))}\thashed"
             made = secret.sign(raw, prehash=True, untrusted_comment="signature of a bundle of Tilewright", trusted_comment=comment)
         except minisign.Error as e:
             raise CacheError(f"cannot sign with {os.fspath(key)}: {e}") from None
@@ -270,7 +270,7 @@ def _id(line: bytes) -> str:
     return base64.b64decode(line)[2:10][::-1].hex().upper()
 
 
-def _plain(text: str) -> str:
+def _printable(text: str) -> str:
     """A text as a comment may hold it."""
     return "".join(c if " " <= c < "\x7f" else "?" for c in text)[:200]
 

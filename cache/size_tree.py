@@ -88,7 +88,7 @@ class SizeTree:
         total = const(0)
         for leaf, path in self.leaves():
             if leaf == schedule:
-                factors = [_holds(names, limit, low, self.ranges) for names, limit, low in path]
+                factors = [_test_node(names, limit, low, self.ranges) for names, limit, low in path]
                 total = ix.add(total, factors[0] if len(factors) == 1 else make("prod", index, tuple(factors)) if factors else const(1))
         return total
 
@@ -239,7 +239,7 @@ def _narrowed(ranges: Ranges, path: Path) -> dict[str, tuple[int, int]]:
     return box
 
 
-def _holds(names: Sequence[str], limit: int, low: bool, ranges: Ranges) -> Node:
+def _test_node(names: Sequence[str], limit: int, low: bool, ranges: Ranges) -> Node:
     """1 where a test has this answer, else 0."""
     product = sym(names[0], *ranges[names[0]])
     for n in names[1:]:

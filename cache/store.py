@@ -55,7 +55,7 @@ def fault(path: Path) -> str | None:
                 return None
             if found > SCHEMA:
                 return f"newer-v{found}"
-            return None if c.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",) and _whole(c, found, str(path)) else "corrupt"
+            return None if c.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",) and _is_complete(c, found, str(path)) else "corrupt"
     except Damaged:
         return "corrupt"
     except CacheError:
@@ -64,7 +64,7 @@ def fault(path: Path) -> str | None:
         return "corrupt" if isinstance(classify(e, str(path)), Damaged) else None
 
 
-def _whole(c: sqlite3.Connection, schema: int, place: str) -> bool:
+def _is_complete(c: sqlite3.Connection, schema: int, place: str) -> bool:
     """Whether every row is what was written, and none is missing. Raises Damaged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CacheWarning)  # a strange row that was written so is no damage
@@ -184,7 +184,7 @@ class UnsentRows:
         """Write `rows` of the run `run` to the first place that takes them; where. Raises CacheError."""
         kept = list(rows)
         error: CacheError | None = None
-        for folder, name in (*_places(self.names[0], self.path), (Path(tempfile.gettempdir()), "tilewright")):
+        for folder, name in (*_bundle_names(self.names[0], self.path), (Path(tempfile.gettempdir()), "tilewright")):
             file = folder / f"{name}.spill-{run}.jsonl"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ class UnsentRows:
         return list(dict.fromkeys(file for name in self.names for file in self._named(name)))
 
     def _named(self, wanted: str) -> Iterator[Path]:
-        for folder, name in _places(wanted, self.path):
+        for folder, name in _bundle_names(wanted, self.path):
             try:
                 found = sorted(folder.glob(f"{_literal(name)}.spill-*.jsonl"))
                 yield from (f for f in found if not f.is_symlink() and f.stat().st_uid == os.getuid())
@@ -242,7 +242,7 @@ class UnsentRows:
         return done
 
 
-def _places(location: str, path: Path | None) -> list[tuple[Path, str]]:
+def _bundle_names(location: str, path: Path | None) -> list[tuple[Path, str]]:
     """Folder and first part of the name."""
     about = hashlib.sha256(location.encode(errors="surrogateescape")).hexdigest()[:12]
     beside = [(path.parent, path.name)] if path is not None else []

@@ -136,7 +136,7 @@ class Writer(RowWriter):
             self._engine = None
         if self._wrote and self.path.is_file():
             self._wrote = False
-            _settle(self.path)
+            _checkpoint(self.path)
 
     def _once(self, work: Callable[[sa.Connection], T], *, long: bool = False) -> T:
         import sqlalchemy as sa
@@ -231,7 +231,7 @@ def _tally(c: sa.Connection, fresh: Iterable[Mapping[str, Any]]) -> None:
         )
 
 
-def _settle(path: Path) -> None:
+def _checkpoint(path: Path) -> None:
     """Bring the log into the file and end it, so that the file alone is the whole cache: it is what gets copied,
     cached in CI and looked at."""
     # where somebody reads or writes at this moment, that one leaves it whole

@@ -46,7 +46,7 @@ class Command(NamedTuple):
         return int(getattr(import_module(f".{module}", __package__), function)(args))
 
 
-def _none(_: Grammar) -> None:
+def _no_arguments(_: Grammar) -> None:
     """A group takes no arguments of its own."""
 
 
@@ -203,7 +203,7 @@ COMMANDS = (
         cache.plot,
         "report.plot:run",
     ),
-    Command("cache", "list, explain, move or delete measurements", "Works on the cache of measurements.", _none),
+    Command("cache", "list, explain, move or delete measurements", "Works on the cache of measurements.", _no_arguments),
     Command(
         "cache list",
         "measurements, one a line",
@@ -296,7 +296,7 @@ COMMANDS = (
         "keys that sign bundles: make, trust, list, forget; verify a bundle",
         "Says whose signatures of bundles count. Keys and signatures are those of the tool minisign. Signatures are checked only where they "
         "are required.",
-        _none,
+        _no_arguments,
     ),
     Command(
         "cache keys list",
@@ -348,7 +348,7 @@ COMMANDS = (
         "tune on many machines: a scheduler, workers, who is there, certificates",
         "Joins machines into a fleet. `tune run --manifest FILE --fleet URL` then tunes each entry on a machine of its target. docs/fleet.md "
         "shows it from the beginning. It needs Dask (pip install 'tilewright[fleet]').",
-        _none,
+        _no_arguments,
     ),
     Command(
         "fleet scheduler",
@@ -395,7 +395,7 @@ COMMANDS = (
         "  tune fleet launch ssh tls://host:8786 node1 node2\n"
         "  tune fleet launch slurm tls://host:8786 --machines 4 --cores 32 --time 4:00:00 --output workers.sh\n"
         "  tune fleet launch kubernetes tls://host:8786 --image registry.example/tilewright --secret fleet | kubectl apply -f -",
-        _none,
+        _no_arguments,
     ),
     Command(
         "fleet launch ssh",

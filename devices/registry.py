@@ -62,7 +62,7 @@ def get(name: str | Device) -> Device:
 
 
 def _new(name: str) -> Device:
-    device = _made(name)
+    device = _created(name)
     if not isinstance(device, Device):
         raise DeviceError(f"device {name!r}: its factory returned {type(device).__name__}, not a tilewright Device")
     device.spec = device.spec or name
@@ -71,7 +71,7 @@ def _new(name: str) -> Device:
     return found
 
 
-def _made(name: str) -> Any:
+def _created(name: str) -> Any:
     """What a device's factory returns. One that somebody else wrote may raise anything, and so may what its name imports."""
     if name.partition(":")[0] in _BUILTIN:
         return _factory(name)()

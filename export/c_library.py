@@ -221,7 +221,7 @@ WORKER = 256
 """Bytes of what a pool knows of a thread."""
 
 
-def _most(program: ExportedProgram, what: Callable[[ExportedKernel], int]) -> int:
+def _largest(program: ExportedProgram, what: Callable[[ExportedKernel], int]) -> int:
     """The largest number of all kernels."""
     return max((what(k) for c in program.every_call() for k in c.kernels), default=0)
 
@@ -231,7 +231,7 @@ def _layout(program: ExportedProgram) -> dict[str, int]:
     at = {"arena": HEAD}
     at["state"] = at["arena"] + _rounded(program.arena)
     at["work"] = at["state"] + _rounded(program.state)
-    at["end"] = at["work"] + _rounded(_most(program, lambda k: 0 if k.work else k.signature.work))
+    at["end"] = at["work"] + _rounded(_largest(program, lambda k: 0 if k.work else k.signature.work))
     return at
 
 
@@ -245,7 +245,7 @@ def _per_thread(program: ExportedProgram) -> int:
 
 def _scratch(program: ExportedProgram) -> int:
     sorts = max((c.sort.scratch for c in program.calls if c.sort), default=0)
-    return _rounded(max(_most(program, lambda k: k.signature.scratch) + 1, sorts), 4096)
+    return _rounded(max(_largest(program, lambda k: k.signature.scratch) + 1, sorts), 4096)
 
 
 def _supports(target: Target) -> str:

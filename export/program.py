@@ -331,7 +331,7 @@ def of_function(
     settings = JitOptions(**{**options, "tune": "list" if mode == "use" else mode, "device": "cpu", "frozen": True}).of(bare)
     check_symbols(settings.symbols, settings.parameters, bare)
     given_leaves, structure = flatten(_bound(bare, args))
-    leaves = [_own(x) for x in given_leaves]  # what is updated is not the caller's
+    leaves = [_copied(x) for x in given_leaves]  # what is updated is not the caller's
     labels = list(names[0]) if names else _labels(bare, structure)
     given = SymbolReader(title, settings).read(read(leaves, structure, "cpu"))
     graph = capture(bare, title, given, (), "cpu")
@@ -355,7 +355,7 @@ def _bound(function: Callable[..., Any], args: Sequence[Any]) -> tuple[tuple[Any
     return tuple(args[:plain]), dict(zip(named, args[plain:]))
 
 
-def _own(x: Any) -> Any:
+def _copied(x: Any) -> Any:
     """A copy of an array or of a number of NumPy's, as a tensor."""
     return Tensor(np.array(x.numpy() if isinstance(x, Tensor) else x)) if isinstance(x, Tensor) or is_array(x) else x
 

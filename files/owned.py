@@ -83,11 +83,11 @@ def _others_write(found: os.stat_result, path: str | os.PathLike[str] | int) -> 
     """A group may write where it is its owner's own, which many systems give to each user, and no access list adds to it."""
     if found.st_mode & stat.S_IWOTH:
         return True
-    return bool(found.st_mode & stat.S_IWGRP) and (not _alone(found.st_uid, found.st_gid) or _listed(path))
+    return bool(found.st_mode & stat.S_IWGRP) and (not _is_private_group(found.st_uid, found.st_gid) or _listed(path))
 
 
 @functools.cache
-def _alone(uid: int, gid: int) -> bool:
+def _is_private_group(uid: int, gid: int) -> bool:
     import grp
     import pwd
 

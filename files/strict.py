@@ -257,7 +257,7 @@ def _scalar(kind: type | tuple[type, ...], said: str, make: Callable[[Any], Any]
     return read
 
 
-def _whole(number: int) -> int:
+def _bounded_int(number: int) -> int:
     if not INT_MIN <= number <= INT_MAX:
         raise Misread("must be a whole number of 64 bits")
     return number
@@ -277,7 +277,7 @@ _SCALARS: dict[Any, Reader] = {
     Any: lambda data: data,
     NoneType: _scalar(NoneType, "null"),
     bool: _scalar(bool, "true or false"),
-    int: _scalar(int, "a whole number", _whole),
+    int: _scalar(int, "a whole number", _bounded_int),
     float: _scalar((int, float), "a number", _finite),
     str: _scalar(str, "text"),
 }

@@ -81,7 +81,7 @@ def perform(envelope: Mapping[str, Any]) -> None:
         return
     _UNDER_WAY[site._id] = site
     try:
-        what, value = "done", _alone(worker, envelope, site)
+        what, value = "done", _run_exclusively(worker, envelope, site)
     except KeyboardInterrupt:
         what, value = "failed", ["it was stopped", "KeyboardInterrupt"]
     except Exception as e:
@@ -92,7 +92,7 @@ def perform(envelope: Mapping[str, Any]) -> None:
     site.tell(*("left", None) if site.leaving else (what, value))
 
 
-def _alone(worker: SlotWorker, envelope: Mapping[str, Any], site: DaskSite) -> Any:
+def _run_exclusively(worker: SlotWorker, envelope: Mapping[str, Any], site: DaskSite) -> Any:
     """The job's result, made while nothing runs on this machine that would disturb it, or that it would."""
     kind, payload = envelope["kind"], envelope["payload"]
     with machine_lock(worker.facts["lock"], alone=kind != "build" and worker.facts["exclusive"], stopped=lambda: site.stopped):

@@ -199,7 +199,7 @@ def fitting(place: Place, slots: Sequence[FleetSlot]) -> list[FleetSlot]:
         alike = [s for s in timing if s.device is not None and _same_device(s.device.spec, place.device)]
     else:
         key, _ = target_of(place)
-        alike = [s for s in timing if s.device is not None and like(s.device.target, key) and _speaks(s.device, place)]
+        alike = [s for s in timing if s.device is not None and like(s.device.target, key) and _matches_device(s.device, place)]
         wanted = key
     alike = [s for s in alike if s.device is not None and (place.compiler is None or like(s.device.compiler, place.compiler))]
     usable = [s for s in alike if not s.refused]
@@ -209,7 +209,7 @@ def fitting(place: Place, slots: Sequence[FleetSlot]) -> list[FleetSlot]:
         said = f"{place.device}, {'any target' if wanted == 'host' else wanted}" + (
             f", compiler {place.compiler}" if place.compiler else ""
         )
-        raise DeviceError(f"no slot of the fleet is for it ({said}); there {_there(timing)}")
+        raise DeviceError(f"no slot of the fleet is for it ({said}); there {_slots_text(timing)}")
     kinds = dict.fromkeys((s.device.target, s.device.compiler) for s in usable if s.device is not None)
     if place.target == "host" and len(kinds) > 1:
         raise UsageError(
@@ -224,13 +224,13 @@ def _same_device(spec: str, asked: str) -> bool:
     return spec == asked or (asked in _SEVERAL and spec.partition(":")[0] == asked)
 
 
-def _speaks(device: SlotDevice, place: Place) -> bool:
+def _matches_device(device: SlotDevice, place: Place) -> bool:
     """Whether a device with the right target key is the one that the target names. A name's key holds the language, so there the
     kind is enough; a pattern may fit several."""
     return _same_device(device.spec, place.device)
 
 
-def _there(timing: Sequence[FleetSlot]) -> str:
+def _slots_text(timing: Sequence[FleetSlot]) -> str:
     found = dict.fromkeys(f"{s.device.spec} {s.device.target} ({s.host})" for s in timing if s.device is not None)
     return f"is {', '.join(found)}" if len(found) == 1 else f"are {', '.join(found)}" if found else "is no worker with a device"
 

@@ -164,10 +164,10 @@ def everywhere(hosts: Sequence[str], command: str, ssh: Sequence[str] = ("ssh",)
     """Run a command on all hosts, some at a time; what each said, in their order. Raises UsageError where there is no ssh here."""
     each = [words(host, command, ssh) for host in hosts]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(_one, hosts, each))
+        return list(pool.map(_run_command, hosts, each))
 
 
-def _one(host: str, command: Sequence[str]) -> Told:
+def _run_command(host: str, command: Sequence[str]) -> Told:
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -41,7 +41,7 @@ def _has(*names: str) -> Callable[[Any], bool]:
     return lambda v: all(hasattr(v, n) for n in names)
 
 
-def _any(*fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _any_of(*fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda v: any(f(v) for f in fits)
 
 
@@ -65,20 +65,20 @@ _COUNT = ArgumentKind(whole(1), "a whole number of at least 1")
 _YES = ArgumentKind(_flag, "True or False")
 _NAME = ArgumentKind(_text, "a name")
 WANTED: dict[str, ArgumentKind] = {
-    "kernel": ArgumentKind(_any(_text, _has("inputs", "outputs", "symbols")), "a kernel's name, my.py:function, or a Kernel"),
+    "kernel": ArgumentKind(_any_of(_text, _has("inputs", "outputs", "symbols")), "a kernel's name, my.py:function, or a Kernel"),
     "shape": ArgumentKind(_named, 'a mapping of sizes by name, such as {"m": 64, "n": 64}'),
     "dtype": ArgumentKind(
-        _any(_text, lambda v: isinstance(v, type), _has("name", "itemsize"), _has("name", "np")), 'an element type, such as "float32"'
+        _any_of(_text, lambda v: isinstance(v, type), _has("name", "itemsize"), _has("name", "np")), 'an element type, such as "float32"'
     ),
-    "device": ArgumentKind(_any(_text, _has("target", "load")), 'a device\'s name, such as "cpu", or a Device'),
-    "budget": ArgumentKind(_any(_text, _number, _has("seconds", "trials")), 'seconds, or a text such as "30s"'),
+    "device": ArgumentKind(_any_of(_text, _has("target", "load")), 'a device\'s name, such as "cpu", or a Device'),
+    "budget": ArgumentKind(_any_of(_text, _number, _has("seconds", "trials")), 'seconds, or a text such as "30s"'),
     "trials": _COUNT,
     "threads": _COUNT,
     "patience": _COUNT,
     "strategy": _NAME,
     "start": ArgumentKind(_text, 'auto, none, or a schedule such as "Um8 Un32 Pn"'),
     "random_seed": ArgumentKind(whole(0), "a whole number of 64 bits that is not negative"),
-    "cache": ArgumentKind(_any(_path, _has("answers", "record")), "a path, a URL, or an open Cache"),
+    "cache": ArgumentKind(_any_of(_path, _has("answers", "record")), "a path, a URL, or an open Cache"),
     "retune": _YES,
     "exact_only": _YES,
     "stop_at": ArgumentKind(_number, "a fraction of the roofline in (0, 1]"),
@@ -89,7 +89,9 @@ WANTED: dict[str, ArgumentKind] = {
     "allow": ArgumentKind(_texts, 'a list of effects, such as ["downconvert"]'),
     "objective": ArgumentKind(_texts, 'a name such as "time", or two'),
     "policy": ArgumentKind(_text, 'text such as "memory" or "cache,busy"'),
-    "opts": ArgumentKind(_any(lambda v: isinstance(v, str), lambda v: isinstance(v, Sequence) and not isinstance(v, bytes)), "a schedule"),
+    "opts": ArgumentKind(
+        _any_of(lambda v: isinstance(v, str), lambda v: isinstance(v, Sequence) and not isinstance(v, bytes)), "a schedule"
+    ),
     "scratch_limit": ArgumentKind(whole(0), "a number of bytes"),
     "progress": ArgumentKind(_has("phase"), "an object with the methods of `search.Progress`"),
     "measuring": ArgumentKind(callable, "a function that makes a measurer"),

@@ -326,7 +326,7 @@ def dtype(name: Any) -> DType:
     found = _ALL.get(_ALIASES.get(called, called)) if isinstance(called, str) else None
     if found is None:
         raise DTypeError(f"unknown dtype {called or name!r}; use one of {', '.join(_ALL)}")
-    if not isinstance(name, str) and not _same(name, found):
+    if not isinstance(name, str) and not _is_same_type(name, found):
         raise DTypeError(f"{name!r} of NumPy is not the {found.name} of kernels, {found.np!r}: convert the arrays")
     return found
 
@@ -342,7 +342,7 @@ def _numpys_class() -> Any:
     return getattr(numpy, "dtype", DType)
 
 
-def _same(given: Any, found: DType) -> bool:
+def _is_same_type(given: Any, found: DType) -> bool:
     """Whether an object that is called as `found` is that type, as far as NumPy knows it."""
     import numpy as np
 

@@ -26,7 +26,7 @@ def pow_operator(a: Expr, b: Expr) -> Node:
     if not isinstance(b, Node):
         exponent, base = number(b), as_node(a)
         if float(exponent).is_integer() and abs(exponent) <= MOST:
-            return _whole(base, int(exponent))
+            return _integer_power(base, int(exponent))
         if base.dtype.is_float and float(4 * exponent).is_integer() and abs(exponent) <= MOST:
             found = _quarters(base, int(4 * abs(exponent)))
             return found if exponent > 0 else arith("div", 1.0, found)
@@ -34,11 +34,11 @@ def pow_operator(a: Expr, b: Expr) -> Node:
     return power(a, b)
 
 
-def _whole(base: Node, exponent: int) -> Node:
+def _integer_power(base: Node, exponent: int) -> Node:
     if exponent < 0:
         if not base.dtype.is_float:
             raise KernelError(f"{base!r} ** {exponent} of {base.dtype}: cast it to a float type")
-        return arith("div", 1.0, _whole(base, -exponent))
+        return arith("div", 1.0, _integer_power(base, -exponent))
     if exponent == 0:
         return const(1, base.dtype.compute)
     base = base if base.dtype is index else cast(base, base.dtype.compute)
@@ -59,7 +59,7 @@ def _quarters(base: Node, many: int) -> Node:
     whole, rest = divmod(many, 4)
     root = unary("sqrt", base)
     part = root if rest == 2 else unary("sqrt", root) if rest == 1 else root * unary("sqrt", root)
-    return _whole(base, whole) * part if whole else part
+    return _integer_power(base, whole) * part if whole else part
 
 
 def power(x: Expr, y: Expr) -> Node:

@@ -68,13 +68,13 @@ def _bits(x: Ends, y: Ends) -> Ends | None:
     return (0, (1 << max(x[1], y[1]).bit_length()) - 1) if min(x[0], y[0]) >= 0 else None
 
 
-def _right(x: Ends, y: Ends) -> Ends | None:
+def _shifted_right(x: Ends, y: Ends) -> Ends | None:
     if x[0] >= 0 and y[0] >= 0:
         return x[0] >> min(y[1], _FARTHEST + 1), x[1] >> min(y[0], _FARTHEST + 1)
     return _moved_down(x, y) if y[0] >= 0 and y[1] <= _FARTHEST else None
 
 
-def _left(x: Ends, y: Ends) -> Ends | None:
+def _shifted_left(x: Ends, y: Ends) -> Ends | None:
     return _moved_up(x, y) if y[0] >= 0 and y[1] <= _FARTHEST else None
 
 
@@ -105,8 +105,8 @@ INTERVALS: Mapping[str, Rule] = {
     "and": _and,
     "or": _bits,
     "xor": _bits,
-    "shl": _left,
-    "shr": _right,
+    "shl": _shifted_left,
+    "shr": _shifted_right,
 }
 """By operator."""
 

@@ -61,7 +61,7 @@ def rounds(v: Value) -> bool:
     e = v.expr
     if not isinstance(e, Reduce) or e.combine != "add" or e.dtype is not float32 or e.expr.op != "mul":
         return False
-    held = [_held(x) for x in e.expr.src]
+    held = [_unwidened_type(x) for x in e.expr.src]
     return float32 in held or _narrow(held)
 
 
@@ -70,7 +70,7 @@ def _narrow(held: list[DType]) -> bool:
     return all(t.is_float and t.size == 1 for t in held)
 
 
-def _held(x: Node) -> DType:
+def _unwidened_type(x: Node) -> DType:
     """The type that a factor has before it is widened."""
     return x.src[0].dtype if x.op == "cast" else x.dtype
 
@@ -81,14 +81,14 @@ class _Rounding(Rewriter):
         if not rounds(v) or not isinstance(new.expr, Reduce):
             return new
         x, y = new.expr.expr.src
-        if _narrow([_held(x), _held(y)]):
+        if _narrow([_unwidened_type(x), _unwidened_type(y)]):
             return Value(new.name, new.axes, Reduce("add", new.expr.axes, _about(x * y, float16), float32), new.dtype)
-        x, y = _rounded(x, _held(y)), _rounded(y, _held(x))
+        x, y = _rounded(x, _unwidened_type(y)), _rounded(y, _unwidened_type(x))
         return Value(new.name, new.axes, Reduce("add", new.expr.axes, x * y, float32), new.dtype)
 
 
 def _rounded(x: Node, other: DType) -> Node:
-    if _held(x) is not float32:
+    if _unwidened_type(x) is not float32:
         return x
     return _about(x, other) if other in (float16, bfloat16) else _about(x, float16, TF32_ROUNDINGS)
 

@@ -94,7 +94,7 @@ def _written(line: Line, place: Node) -> Node:
 def arith(op: str, a: Expr, b: Expr) -> Node:
     """A binary operator after promotion: numbers take the other's type, 16-bit floats widen to float32. Integers have no `div`.
     The larger of a float x and −x is |x|."""
-    a, b = _both(a, b)
+    a, b = _promoted(a, b)
     if a.dtype is index and b.dtype is index:
         return ix.binary(op, a, b)
     a, b = cast(a, a.dtype.compute), cast(b, b.dtype.compute)
@@ -109,7 +109,7 @@ def arith(op: str, a: Expr, b: Expr) -> Node:
     return make(op, bool_ if op in COMPARE else a.dtype, (a, b))
 
 
-def _both(a: Expr, b: Expr) -> tuple[Node, Node]:
+def _promoted(a: Expr, b: Expr) -> tuple[Node, Node]:
     """Two operands as nodes; a number takes the other's type, and so does a choice between numbers (`ir.literals`)."""
     if not isinstance(a, Node):
         return _number(a, as_node(b))
@@ -147,7 +147,7 @@ def integer(op: str, a: Expr, b: Expr) -> Node:
     A shift by a negative amount, or by as many bits as the type has or more, gives 0 (`shr` of a negative number −1). `shr`
     keeps the sign of signed types. Division rounds down, the remainder has the divisor's sign, and both are 0 where the divisor
     is 0, as in NumPy; the least number divided by −1 wraps to itself."""
-    x, y = _both(a, b)
+    x, y = _promoted(a, b)
     if x.dtype is not y.dtype:
         types_differ(op, x, y)
     if not (x.dtype.is_int or (x.dtype is bool_ and op in ("and", "or", "xor"))):
@@ -159,7 +159,7 @@ def divide(op: str, a: Expr, b: Expr) -> Node:
     """`//` ("floordiv") and `%` ("remainder"): of an index by a number in normal form, of integers and floats by a value.
 
     Of floats they are NumPy's, special values included, while |x / y| < 2⁵³. KernelError for an index that is divided by the number 0, and for bools."""
-    x, y = _both(a, b)
+    x, y = _promoted(a, b)
     if x.dtype is index and y.op == "const" and y.arg >= 0:
         return ix.floordiv(x, y.arg) if op == "floordiv" else ix.mod(x, y.arg)
     return of_floats({"floordiv": "floor_div", "remainder": "floor_mod"}[op], x, y) if x.dtype.is_float else integer(op, x, y)
@@ -218,7 +218,7 @@ def where(cond: Node, a: Expr, b: Expr) -> Node:
     if cond.dtype is not bool_:
         raise KernelError(f"where(): {cond!r} is {cond.dtype}, not a condition; write x.ne(0), x > 0 or the like")
     if isinstance(a, Node) or isinstance(b, Node):
-        x, y = _both(a, b)
+        x, y = _promoted(a, b)
     else:
         if isinstance(a, float) is not isinstance(b, float):  # 1 beside 0.5 is 1.0
             a, b = float(a), float(b)

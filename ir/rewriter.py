@@ -154,10 +154,10 @@ def resized(kernel: Kernel, ranges: Mapping[str, tuple[int, int]]) -> Kernel:
 def part_of(kernel: Kernel, extents: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]) -> Kernel:
     """`kernel` with fewer elements: axes of these families have these extents, and buffers (by name) these shapes. The caller knows that each
     such axis alone indexes the dimensions that get smaller."""
-    return _Part(kernel, extents, shapes).run()
+    return _SmallerExtents(kernel, extents, shapes).run()
 
 
-class _Part(Rewriter):
+class _SmallerExtents(Rewriter):
     def __init__(self, kernel: Kernel, extents: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]) -> None:
         super().__init__(kernel)
         self.extents = extents

@@ -200,12 +200,12 @@ def lower(scheduled: Scheduled, expand: bool = True, observe: Observer | None = 
     Program as it is emitted, then with the name of each pass and what it made (of the same object: an observer that wants to keep a stage
     keeps its text). OptError where the schedule cannot be expressed."""
     kernel, target = scheduled.kernel.name, scheduled.target
-    program = _made(scheduled, expand, observe)
+    program = _optimised(scheduled, expand, observe)
     if wanted():
         try:
             verify(program, "after all passes")
         except InternalError:  # whose fault it is takes a look after each
-            _made(scheduled, expand, lambda step, program: verify(program, f"after {step}"))
+            _optimised(scheduled, expand, lambda step, program: verify(program, f"after {step}"))
             raise
     if (
         scheduled.kernel.fixed
@@ -244,7 +244,7 @@ def lower_once(scheduled: Scheduled) -> Program:
     return _ahead.pop((scheduled.kernel, scheduled.opts, scheduled.target), None) or lower(scheduled)
 
 
-def _made(scheduled: Scheduled, expand: bool, observe: Observer | None) -> Program:
+def _optimised(scheduled: Scheduled, expand: bool, observe: Observer | None) -> Program:
     """What is emitted, after all passes."""
     kernel, target = scheduled.kernel.name, scheduled.target
 

@@ -214,13 +214,13 @@ class PowercapZone:
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name
-        self._range = _whole(path / "max_energy_range_uj")
-        self._last = _whole(path / "energy_uj")
+        self._range = _read_number(path / "max_energy_range_uj")
+        self._last = _read_number(path / "energy_uj")
         self._counted = 0
 
     def microjoules(self) -> int:
         """Since it was opened. It wraps around after some minutes at least, and is seen to where two readings are closer than that."""
-        now = _whole(self.path / "energy_uj")
+        now = _read_number(self.path / "energy_uj")
         if now < self._last and not self._range:
             raise DeviceError(f"the energy counter {self.path} ran backwards and names no range to wrap around at; {HOW}")
         self._counted += now - self._last + (self._range if now < self._last else 0)
@@ -345,7 +345,7 @@ def _numbers(name: str) -> list[tuple[int, str]]:
     return [(int(part) if part.isdecimal() else -1, part) for part in name.split(":")]
 
 
-def _whole(path: Path) -> int:
+def _read_number(path: Path) -> int:
     try:
         return int(path.read_text())
     except PermissionError:

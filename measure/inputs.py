@@ -220,9 +220,9 @@ def _floats(random: Array, dtype: DType, rng: np.random.Generator, ends: tuple[A
         zero = _is(main, _ZERO) if few else _is(main, _ZERO) | _is(other, _ZERO)
         put(_drawn(zero, rng, x.shape, 0.9), lambda v, _: np.copysign(0.0, v))
         if huge:
-            put(_some(_is(main, _HUGE) & _is(other, _HUGE), main, rng, x.shape), lambda v, r: _huge(v, dtype, r))
+            put(_sample_of_places(_is(main, _HUGE) & _is(other, _HUGE), main, rng, x.shape), lambda v, r: _huge(v, dtype, r))
         if wild:
-            places = _some(_is(main, _WILD) & _is(other, _WILD), main, rng, x.shape)
+            places = _sample_of_places(_is(main, _WILD) & _is(other, _WILD), main, rng, x.shape)
             also = np.broadcast_to(column, x.shape)[places] if main.size < 3 * PERIOD else 0
             put(places, lambda _, r: np.array([np.nan, np.inf, -np.inf])[(r + also) % 3])
     return x
@@ -242,7 +242,7 @@ def _in_range(x: Array, b: Buffer, first: Array, last: Array) -> Array:
     return inside(made, b)
 
 
-def _some(places: Array, main: Array, rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
+def _sample_of_places(places: Array, main: Array, rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
     """A share of the places, all where they are few; and those of the first three rows that have any, so that whoever looks at no
     others (`ir.evaluation.sampling.FIRST`) sees each kind."""
     import numpy as np

@@ -125,7 +125,7 @@ def common_rounds(
     turns: bool = True, limit_s: float = DUEL_S,
 ) -> list[tuple[float, ...]]:  # fmt: skip
     """Seconds per call (lower quartile: others' load only ever adds time) of each in each round. On one thread they
-    take turns every few milliseconds (`_turns`). Above one thread, strict alternation is unfair (an idle rival's
+    take turns every few milliseconds (`_timed_in_turns`). Above one thread, strict alternation is unfair (an idle rival's
     spinning workers halve the other's speed): bursts of at least 20 calls, the first three dropped, every pool asleep for
     5 ms before, and as long as threads spin. Of calls over 20 ms there are six (they hide a thread's waking), of those
     over 0.2 s two. After `limit_s` seconds three rounds are enough. Who is plainly behind the fastest, in five rounds that agree, takes
@@ -145,7 +145,7 @@ def common_rounds(
         near = r % kinds == 1
         order = standing[:: -1 if r // kinds % 2 else 1]
         mine = sets[:1] if near else sets
-        got = _turns(of, order, mine, vars) if threads == 1 else _bursts(of, order, mine, vars, sleep)
+        got = _timed_in_turns(of, order, mine, vars) if threads == 1 else _bursts(of, order, mine, vars, sleep)
         rows.append(tuple(got.get(i, math.nan) for i in range(len(of))))
         if r + 1 < _UNANIMOUS:
             continue
@@ -178,7 +178,7 @@ def _bursts(
     return got
 
 
-def _turns(of: Sequence[Timed], order: Sequence[int], sets: Sequence[Sequence[int]], vars: Sequence[int]) -> dict[int, float]:
+def _timed_in_turns(of: Sequence[Timed], order: Sequence[int], sets: Sequence[Sequence[int]], vars: Sequence[int]) -> dict[int, float]:
     """All in turns of some milliseconds, so that load that comes and goes, or a clock that changes, meets all alike:
     first, second, second, first, and so on. The first call of a turn warms up."""
     left: dict[int, int] = {}
@@ -289,15 +289,15 @@ def used_by_others(seconds: float = SAMPLE_S) -> float | None:
     before = _times()
     if before is None:
         return None
-    own, begin = _own(), time.monotonic()
+    own, begin = _cpu_seconds(), time.monotonic()
     time.sleep(seconds)
     after = _times()
     if after is None:
         return None
-    return max(0.0, (after - before) - (_own() - own)) / (time.monotonic() - begin)
+    return max(0.0, (after - before) - (_cpu_seconds() - own)) / (time.monotonic() - begin)
 
 
-def _own() -> float:
+def _cpu_seconds() -> float:
     t = os.times()
     return t.user + t.system + t.children_user + t.children_system
 

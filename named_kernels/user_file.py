@@ -105,7 +105,7 @@ _KNOWN = {
 """All that an answer may name."""
 
 
-class _Plain(pickle.Pickler):
+class _PlainNumbers(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         return (whole, (int(value),)) if isinstance(value, numbers.Integral) and not isinstance(value, int) else NotImplemented
 
@@ -122,7 +122,7 @@ def dumps(answer: tuple[Any, ...]) -> bytes:
     """A frame. `answer`: ("kernel", name, body, stores, buffers, blocks, fixed), ("error", class, text), or of
     what becomes several kernels ("graph", facts, [(name, body, stores, buffers, blocks, fixed) or None, ...]), or of a program that was timed ("whole", facts)."""
     out = io.BytesIO()
-    _Plain(out, protocol=5).dump(answer)
+    _PlainNumbers(out, protocol=5).dump(answer)
     payload = out.getvalue()
     return _HEADER.pack(_MAGIC, len(payload)) + payload
 

@@ -129,7 +129,7 @@ def deinterleaved_step(s: Loops, nest: Nest, load: Node, part: Part) -> int | No
     if step is None:
         return None
     if transposable(step, buffer.dtype.size):
-        return step if plan is None and mask is None and _turned(s, nest, load, part, step) else None
+        return step if plan is None and mask is None and _is_deinterleaved(s, nest, load, part, step) else None
     return step if deinterleavable(step) and not (unsafe and (mask is not None or not grouped(buffer.shape, step))) else None
 
 
@@ -141,7 +141,7 @@ def _mostly_masked(s: Loops, axis: Node) -> bool:
     return plan.masked and (few or bool(s.target.groups) or s.width < LONG)
 
 
-def _turned(s: Loops, nest: Nest, load: Node, part: Part, step: int) -> bool:
+def _is_deinterleaved(s: Loops, nest: Nest, load: Node, part: Part, step: int) -> bool:
     """Whether a load along `part` is of one component of each group, which register copies decide, and not transposed with the others."""
     buffer, indices, _ = load_parts(load)
     if not grouped(buffer.shape, step):

@@ -53,7 +53,7 @@ def apply(
     if target.kind == "gpu":
         default_grid(b)
     staged = {n: fill for n, (_, fill) in b.value_stages.items() if n not in b.held}
-    items = tuple(build(kernel, staged, b.held, lambda v, nest, by: _again(b, v, nest, by)))
+    items = tuple(build(kernel, staged, b.held, lambda v, nest, by: _is_recomputed(b, v, nest, by)))
     out = Scheduled(
         kernel, listed, target, b.plans, tuple(b.order), items,
         kept={n: kernel.values[n] for n in staged},
@@ -77,7 +77,7 @@ def _fixed(made: Callable[[Kernel, Opts, Target], Scheduled]) -> Callable[[Kerne
     return lambda kernel, opts, target: made(kernel if kernel.fixed else replace(kernel, fixed=True), opts, target)
 
 
-def _again(b: ScheduleBuilder, v: Value, nest: Nest, by: tuple[Node, ...]) -> bool:
+def _is_recomputed(b: ScheduleBuilder, v: Value, nest: Nest, by: tuple[Node, ...]) -> bool:
     """Whether loops of `nest` that `v` does not depend on run inside the loop where `v` is kept (and none around it),
     so that `v` is better computed by a nest of its own. (Axes of threads are every nest's, so `v` stays with its reader under those;
     and on a GPU those of the grid are.)"""
@@ -108,7 +108,7 @@ def phases(scheduled: Scheduled, positive: frozenset[Node] = frozenset(), gate: 
     for sub in scheduled.phases or (scheduled,):
         yield sub, full
     for e in sometimes:
-        bare = _bare(scheduled.kernel, e, scheduled.target)
+        bare = _empty_schedule(scheduled.kernel, e, scheduled.target)
         yield from phases(bare, positive, ix.mul(gate, none(e)))
         positive, gate = positive | {e}, ix.mul(gate, some(e))
 
@@ -119,7 +119,7 @@ def plain(scheduled: Scheduled) -> Scheduled:
 
 
 @lru_cache(maxsize=32)
-def _bare(kernel: Kernel, extent: Node, target: Target) -> Scheduled:
+def _empty_schedule(kernel: Kernel, extent: Node, target: Target) -> Scheduled:
     """The schedule without options of a kernel whose `extent` is 0: it does not depend on the options of the others."""
     return apply(emptied(kernel, extent), (), target)
 

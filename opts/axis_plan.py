@@ -144,7 +144,7 @@ class AxisPlan:
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """Outer to inner; loops of a single trip are left out. Equal plans share their Part objects."""
-        return () if self.folded else _parts(self)
+        return () if self.folded else _parts_of(self)
 
     @cached_property
     def index(self) -> Node:
@@ -241,7 +241,7 @@ class AxisPlan:
 
 
 @lru_cache(maxsize=8192)
-def _parts(plan: AxisPlan) -> tuple[Part, ...]:
+def _parts_of(plan: AxisPlan) -> tuple[Part, ...]:
     a, name = plan.axis, plan.axis.arg.name
     inner = plan.block
     blocks = sorted(plan.tiles, key=lambda t: -t[1])
@@ -257,7 +257,7 @@ def _parts(plan: AxisPlan) -> tuple[Part, ...]:
         whole = i == 0 and plan.fold is None
         clip = not whole and (exact is None or not isinstance(covers, int) or exact % covers != 0)
         out.append(Part(n, a, kind, size, stride, clip, make_axis(n, size, name)))
-    for kind, count, stride, suffix in _inner(plan):
+    for kind, count, stride, suffix in _innermost_parts(plan):
         if count > 1:
             # (an instruction for several warps has two parts of one kind)
             suffix += "2" * any(p.name == name + suffix for p in out)
@@ -272,7 +272,7 @@ _UNIT = {"copy": ("upcast", ".c"), "thread": ("thread", ".l"), "lane": ("upcast"
 """What the parts of a matrix instruction are as parts of an axis, and how those are called."""
 
 
-def _inner(plan: AxisPlan) -> Iterator[tuple[str, int, int, str]]:
+def _innermost_parts(plan: AxisPlan) -> Iterator[tuple[str, int, int, str]]:
     """(kind, count, stride, suffix of the name) of the parts inside all loops, outer to inner."""
     if plan.unit:
         yield "unroll", plan.unroll, plan.copies * plan.threads, ".r"

@@ -187,7 +187,7 @@ def one_by_one(kernel: Kernel, target: Target, n: Nest, a: Node) -> bool:
     several rows, as long as what they share stays in the first cache (elsewhere float32 rows do not mind)."""
     if n.kind != "reduce":
         return False
-    read = [x for x in accesses(kernel, n) if not x.store and _along(x, n)]
+    read = [x for x in accesses(kernel, n) if not x.store and _reads_along(x, n)]
     long = prod(extent(r) for r in n.reduce_axes)
     rows = [x.buffer for x in read if x.strides.get(a) and long * x.buffer.dtype.size >= LONG_ROW]
     sizes = {b: buffer_bytes(b.shape, b.dtype.size) for b in rows}
@@ -199,7 +199,7 @@ def one_by_one(kernel: Kernel, target: Target, n: Nest, a: Node) -> bool:
     return 2 * shared < target.l1 and any(size > target.l2 for size in sizes.values())
 
 
-def _along(x: AccessPattern, n: Nest) -> bool:
+def _reads_along(x: AccessPattern, n: Nest) -> bool:
     """Whether a sum goes along what an access reads, or through blocks of it."""
     return any(x.stride(r) in (1, None) for r in n.reduce_axes)
 

@@ -97,10 +97,10 @@ def vectors(s: Loops, nest: Nest, exprs: Iterable[Node], held: Held) -> Vectors:
         wider = best.lane is not None and (width, p.trips) > (best.width, best.lane.trips)
         if score > top or (score == top and wider):
             best, top = Vectors(regs, p, width), score
-    return _across_groups(s, nest, exprs, _turned(s, nest, reads, held, best))
+    return _across_groups(s, nest, exprs, _lanes_to_store(s, nest, reads, held, best))
 
 
-def _turned(s: Loops, nest: Nest, reads: Sequence[Node], held: Held, best: Vectors) -> Vectors:
+def _lanes_to_store(s: Loops, nest: Nest, reads: Sequence[Node], held: Held, best: Vectors) -> Vectors:
     """The lanes along which what a store keeps is held, where the rows of its output are not cut into vectors as long: blocks are turned in
     registers then. `best`: the other lanes, which stay where rows have few elements, or where something else is read along them."""
     if nest.kind != "store" or nest.store is None or nest.store.combine is not None or s.target.kind == "gpu":

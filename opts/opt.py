@@ -146,10 +146,10 @@ def dumps(opts: Iterable[Opt]) -> str:
 
 def short(opts: Iterable[Opt]) -> str:
     """One dense line: `Um8 Un32 Tn128 Pn Sb@n`; `parse` gives the same options back."""
-    return " ".join(short_form.write(o.op, o.on, _whole(o)) for o in opts) or short_form.NONE
+    return " ".join(short_form.write(o.op, o.on, _argument_of(o)) for o in opts) or short_form.NONE
 
 
-def _whole(o: Opt) -> int | Mapping[str, Scalar] | None:
+def _argument_of(o: Opt) -> int | Mapping[str, Scalar] | None:
     """Its amount, or all its fields."""
     if isinstance(SYNTAX[o.op].arg, Mapping):
         return o.fields

@@ -33,7 +33,7 @@ Plain = tuple[str, str, int | dict[str, Scalar] | None]
 def write(op: str, on: str, arg: int | Mapping[str, Scalar] | None) -> str:
     """One option in short form. `arg`: the amount, or every field, defaults too."""
     syntax = SYNTAX[op]
-    want = (op, on, _bare(syntax, arg) if isinstance(arg, Mapping) else arg)
+    want = (op, on, _without_defaults(syntax, arg) if isinstance(arg, Mapping) else arg)
     for colon, quoted in (("", False), (":", False), ("", True)):
         text = _written(syntax, on, arg, colon, quoted)
         if _reads_as(text, want):
@@ -43,7 +43,7 @@ def write(op: str, on: str, arg: int | Mapping[str, Scalar] | None) -> str:
 
 def _reads_as(text: str, want: Plain) -> bool:
     try:
-        return _one(text) == want
+        return _parse_word(text) == want
     except OptError:  # such as a name that begins with a quote, and does not go on as one in quotes does
         return False
 
@@ -59,7 +59,7 @@ def read(text: str) -> list[Plain]:
         m = _WORD.match(rest)
         if m is None or rest[m.end() : m.end() + 1].strip(_BETWEEN):
             raise OptError(f"option {len(found) + 1}: a quote or bracket is left open in {rest[:60]!r}")
-        one = _one(m[0])
+        one = _parse_word(m[0])
         if one is None:
             raise OptError(f"option {len(found) + 1}: cannot read {m[0][:60]!r}{_hint(m[0])}")
         found.append(one)
@@ -87,7 +87,7 @@ def _written(syntax: Syntax, on: str, arg: int | Mapping[str, Scalar] | None, co
     return out
 
 
-def _one(text: str) -> Plain | None:
+def _parse_word(text: str) -> Plain | None:
     """The option that a word is; None where it is none. Of letters that begin alike the longest wins."""
     call = _CALL.fullmatch(text)
     if call is not None and call[1].upper() in SYNTAX:
@@ -101,7 +101,7 @@ def _one(text: str) -> Plain | None:
             return syntax.name, on, _number(m["amount"]) if syntax.arg is int else None
         types = syntax.arg
         given = {f: _value(types[f], m[f], sign) for sign, f in syntax.short if m[f] is not None}
-        return syntax.name, on, _bare(syntax, given)
+        return syntax.name, on, _without_defaults(syntax, given)
     return None
 
 
@@ -141,7 +141,7 @@ def _unquoted(text: str) -> str:
         raise OptError(f"the name {text[:60]} is no text in quotes: {e}") from None
 
 
-def _bare(syntax: Syntax, fields: Mapping[str, Scalar]) -> dict[str, Scalar] | None:
+def _without_defaults(syntax: Syntax, fields: Mapping[str, Scalar]) -> dict[str, Scalar] | None:
     """The fields that are not at their defaults; None where all are."""
     return {f: v for f, v in fields.items() if syntax.defaults.get(f) != v} or None
 

@@ -34,7 +34,7 @@ def in_slots(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
     copy ahead."""
     depth = o.fields["depth"]
     assert isinstance(depth, int)
-    out = plan if depth == 1 else _ahead(o, plan, sched, depth)
+    out = plan if depth == 1 else _buffered(o, plan, sched, depth)
     last = sorted(out.box)[-1] if out.box else None
     if not out.swizzle or last is None:
         return out
@@ -44,7 +44,7 @@ def in_slots(o: Opt, plan: StagePlan, sched: Scheduled) -> StagePlan:
     return replace(out, every=max(1, min(out.chunk or tile_width(out, sched), last[2] // out.swizzle)))
 
 
-def _ahead(o: Opt, plan: StagePlan, sched: Scheduled, depth: int) -> StagePlan:
+def _buffered(o: Opt, plan: StagePlan, sched: Scheduled, depth: int) -> StagePlan:
     if plan.at.kind in ("grid", ONCE):
         raise OptError(f"{o}: depth is for a tile that is filled again and again; stage at a loop inside the group, not at {plan.at.name}")
     target = sched.target
@@ -100,10 +100,10 @@ def async_chunk(plan: StagePlan) -> int:
     """Elements of the largest piece of a tile that one asynchronous copy can move: 16, 8 or 4 bytes, consecutive in both places, at
     addresses that are known to be aligned to them, and inside the buffer as a whole or not at all. 0 where there is none."""
     size = plan.dtype.size
-    return next((n // size for n in _PIECES if n % size == 0 and _fits(plan, n // size)), 0)
+    return next((n // size for n in _PIECES if n % size == 0 and _fits_async_copy(plan, n // size)), 0)
 
 
-def _fits(plan: StagePlan, width: int) -> bool:
+def _fits_async_copy(plan: StagePlan, width: int) -> bool:
     """Whether pieces of `width` elements are as `async_chunk` wants them."""
     if width == 1:
         return True
@@ -187,7 +187,7 @@ def inner_parts(sched: Scheduled, nest: Nest, at: Part) -> list[Part]:
 
 def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     """Where and how the input `o.on` is staged; OptError if its tile is not affine, too large, or ambiguous."""
-    t = _wanted(sched, o)
+    t = _tile_of(sched, o)
     nothing = [a.arg.name for r in t.reads for a in r.nest.all_axes if a.arg.extent == 0]
     if nothing:
         raise OptError(f"{o}: there is nothing to stage, {nothing[0]} has extent 0")
@@ -210,7 +210,7 @@ def plan_stage(sched: Scheduled, o: Opt) -> StagePlan:
     return _kept_type(sched, _row(t))
 
 
-def _wanted(sched: Scheduled, o: Opt) -> _Tile:
+def _tile_of(sched: Scheduled, o: Opt) -> _Tile:
     buffer = next(b for b in sched.kernel.buffers if b.name == o.on)
     reads: list[_Read] = []
     place: Part | None = None

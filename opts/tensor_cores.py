@@ -74,10 +74,10 @@ def factors(expr: Node, t: TensorPlan) -> Factors:
             raise OptError(f"{t.what}: one factor must run over {t.m.arg.name} and the other over {t.n.arg.name}, and none over both")
         if t.k not in found:
             raise OptError(f"{t.what}: both factors of {t.value} must run over {t.k.arg.name}")
-    return Factors(_bare(a, t.row.a), _bare(b, t.row.b), conds)
+    return Factors(_without_cast(a, t.row.a), _without_cast(b, t.row.b), conds)
 
 
-def _bare(x: Node, to: DType) -> Node:
+def _without_cast(x: Node, to: DType) -> Node:
     """`x` without a cast from the type that the instruction takes."""
     return x.src[0] if x.op == "cast" and x.src[0].dtype is to else x
 
@@ -93,11 +93,11 @@ def takes(row: TensorRow, c: DType, operands: tuple[Node, Node], target: Target)
     if c is not row.c or (row.operands != "tf32" and row.a.is_float and all(source(x) is float32 for x in operands)):
         return None
     keeps = not row.c.is_float or kept_bits(row, target) >= _SUM
-    exact = [_fits(x, to, row.operands == "tf32") for x, to in zip(operands, (row.a, row.b), strict=True)]
+    exact = [_is_exactly(x, to, row.operands == "tf32") for x, to in zip(operands, (row.a, row.b), strict=True)]
     return None if None in exact else all(exact) and keeps
 
 
-def _fits(x: Node, to: DType, tf32: bool) -> bool | None:
+def _is_exactly(x: Node, to: DType, tf32: bool) -> bool | None:
     """Whether a factor has the type `to` exactly; None where it must not be made one."""
     t = source(x)
     if t is to and not tf32:

@@ -22,7 +22,7 @@ def gpipe(stages: int, microbatches: int) -> PipelineSchedule:
 
 def one_f_one_b(stages: int, microbatches: int) -> PipelineSchedule:
     """A stage begins with as many forward passes as stages follow it, then does a forward and a backward pass in turns."""
-    return _turns("1f1b", stages, microbatches, 1)
+    return _interleaved("1f1b", stages, microbatches, 1)
 
 
 def interleaved(stages: int, microbatches: int, chunks: int = 2) -> PipelineSchedule:
@@ -34,10 +34,10 @@ def interleaved(stages: int, microbatches: int, chunks: int = 2) -> PipelineSche
         raise PlanError(
             f"interleaved deals microbatches in rounds of {stages} stages, and {microbatches} is no multiple: use {more}, or another schedule"
         )
-    return _turns("interleaved", stages, microbatches, chunks)
+    return _interleaved("interleaved", stages, microbatches, chunks)
 
 
-def _turns(name: str, p: int, m: int, v: int) -> PipelineSchedule:
+def _interleaved(name: str, p: int, m: int, v: int) -> PipelineSchedule:
     def nth(k: int, kind: str) -> StageOp:
         chunk = k % (p * v) // p if v > 1 else 0
         i = k // (p * v) * p + k % p if v > 1 else k

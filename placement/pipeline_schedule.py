@@ -194,7 +194,7 @@ class PipelineSchedule:
         """Reads what `to_json` made, or its text. Raises PlanError for anything else."""
         if isinstance(data, (str, bytes)):
             try:
-                data = json.loads(data, object_pairs_hook=_once)
+                data = json.loads(data, object_pairs_hook=_without_duplicates)
             except (ValueError, RecursionError) as e:
                 raise PlanError(f"a pipeline schedule is not JSON: {e}") from None
         fields = {"schema", "name", "routes", "route_of", "orders"}
@@ -223,7 +223,7 @@ def block_of(text: Any) -> Block:
     return ops
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError("a field is there twice")
     return dict(pairs)

@@ -168,9 +168,9 @@ def search_shardings(
     them, or under a limit of memory runs of 1, 2, 3, ... of them, of which any number can be made. Raises PlanError where nothing fits, with the least memory that would."""
     if find_spec("scipy") is None:
         raise PlanError(NEEDS_SCIPY)
-    same = _same(graph, not math.isinf(memory)) if equal_layers else {}
+    same = _representatives(graph, not math.isinf(memory)) if equal_layers else {}
     choices = _choices(graph, mesh, price, allowed, as_alpa, (microbatches, in_flight), same)
-    if (least := _least(choices)) > memory * (1 + 1e-9):
+    if (least := _least_memory(choices)) > memory * (1 + 1e-9):
         raise PlanError(f"no plan fits into {rounded_up(memory)} bytes a device: {rounded_up(least)} bytes is the least, on {_named(mesh)}")
     edges = _edges(graph, mesh, choices, same, microbatches)
     _prune(choices, edges, not math.isinf(memory))
@@ -209,10 +209,10 @@ def _within(program: _LinearProgram, memory: float, time_limit: float) -> Any:
 
 def least_memory(graph: ShardGraph, mesh: Mesh, allowed: Allowed | None = None, in_flight: int = 1) -> float:
     """Bytes that a device holds at least, however the graph is split over a mesh. Raises PlanError where it cannot be split as `allowed`."""
-    return _least(_choices(graph, mesh, lambda *_: 0.0, allowed, False, (1, in_flight), _same(graph, True)))
+    return _least_memory(_choices(graph, mesh, lambda *_: 0.0, allowed, False, (1, in_flight), _representatives(graph, True)))
 
 
-def _least(choices: Mapping[str, _ProgramNode]) -> float:
+def _least_memory(choices: Mapping[str, _ProgramNode]) -> float:
     return sum(c.count * min(c.memory) for c in choices.values())  # any choices go together: an edge only costs time
 
 
@@ -291,7 +291,7 @@ def _edges(
         layouts = ends[0].layouts(), ends[1].layouts(k)
         of = [{x: n for n, x in enumerate(dict.fromkeys(each))} for each in layouts]
         at = [np.array([numbers[x] for x in each]) for numbers, each in zip(of, layouts)]
-        price = count * (1 if _once(graph, ends[1], k) else microbatches) * prices(nbytes, tuple(of[0]), tuple(of[1]))
+        price = count * (1 if _is_update_edge(graph, ends[1], k) else microbatches) * prices(nbytes, tuple(of[0]), tuple(of[1]))
         if source == target:
             ends[0].cost = [x + y / ends[0].count for x, y in zip(ends[0].cost, price[at[0], at[1]].tolist())]
         else:
@@ -331,7 +331,7 @@ def _prune(choices: Mapping[str, _ProgramNode], edges: Sequence[_ProgramEdge], l
                 waiting[edge.ends[1 - k].name] = None
 
 
-def _same(graph: ShardGraph, limited: bool) -> dict[str, str]:
+def _representatives(graph: ShardGraph, limited: bool) -> dict[str, str]:
     """By operation and stored array of a layer, that of the layer that stands for it: the first of a run of equal ones, where the first and the
     last layer stand alone."""
     layers: dict[int, list[ShardOp]] = {}
@@ -359,7 +359,7 @@ def _same(graph: ShardGraph, limited: bool) -> dict[str, str]:
     return found
 
 
-def _once(graph: ShardGraph, reader: _ProgramNode, k: int) -> bool:
+def _is_update_edge(graph: ShardGraph, reader: _ProgramNode, k: int) -> bool:
     """Whether an edge is walked once a step: it belongs to an update."""
     return k < 0 or (reader.op is not None and graph.phase(reader.op) == "update")
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _OPS = ("sum", "prod", "div", "mod", "min", "max")
 
 
-def _plain(x: Node) -> Any:
+def _as_json(x: Node) -> Any:
     """An index expression over symbols as plain data."""
     if x.op == "const":
         return ["const", int(x.arg)]
@@ -62,7 +62,7 @@ def _plain(x: Node) -> Any:
     if x.op not in _OPS:
         raise ValueError(f"a signature cannot hold {x!r}")
     arg = [list(x.arg[0]), x.arg[1]] if x.op == "sum" else x.arg
-    return [x.op, arg, [_plain(s) for s in x.src]]
+    return [x.op, arg, [_as_json(s) for s in x.src]]
 
 
 def _index(data: Any) -> Node:
@@ -82,7 +82,7 @@ def _index(data: Any) -> Node:
     return make(op, index, tuple(map(_index, operands)), arg)
 
 
-_SIGNATURES = Codec({Node: (_plain, _index), DType: (lambda t: t.name, dtype)})
+_SIGNATURES = Codec({Node: (_as_json, _index), DType: (lambda t: t.name, dtype)})
 
 
 def encode_signature(signature: Signature) -> Any:

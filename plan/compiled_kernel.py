@@ -282,7 +282,7 @@ class Constants:
     def __init__(self, executable: Executable, bind: Callable[..., Call], places: Sequence[int]) -> None:
         """`bind`: what binds a call; `places`: the positions of constant inputs."""
         self._executable, self._bind, self._places = executable, bind, tuple(places)
-        self._kept: dict[tuple[int, ...], _Kept] = {}
+        self._kept: dict[tuple[int, ...], _PackedCopy] = {}
         self._lock = process_lock()
 
     def call(self, inputs: Sequence[Any], addresses: Sequence[int], vars: tuple[int, ...]) -> Call:
@@ -293,7 +293,7 @@ class Constants:
             if kept is None:
                 packed = self._executable.pack(addresses, vars)
                 # a weak reference also keeps NumPy from resizing the array
-                kept = self._kept[key] = _Kept(packed, [weakref.ref(inputs[i], self._forget(key)) for i in self._places])
+                kept = self._kept[key] = _PackedCopy(packed, [weakref.ref(inputs[i], self._forget(key)) for i in self._places])
             found = kept.calls.get(vars)
             if found is None:
                 found = kept.calls[vars] = self._bind(vars, kept.packed)
@@ -309,7 +309,7 @@ class Constants:
             self._kept.clear()
 
 
-class _Kept:
+class _PackedCopy:
     """A packed copy, the calls bound to it, and the arrays it depends on."""
 
     __slots__ = ("calls", "packed", "references")

@@ -40,7 +40,7 @@ def facts_of(kernel: Kernel, fixed: Mapping[str, int], **trees: SizeTree | None)
     names = canonical_of(kernel)
     return {
         FACT: {
-            "shapes": [[_said(d) for d in b.shape] for b in kernel.buffers],
+            "shapes": [[_extent_text(d) for d in b.shape] for b in kernel.buffers],
             "fixed": dict(fixed),
             "names": {n: getattr(names, n) for n in _NAMES},
             **{which: tree.lines() for which, tree in trees.items() if tree is not None},
@@ -48,7 +48,7 @@ def facts_of(kernel: Kernel, fixed: Mapping[str, int], **trees: SizeTree | None)
     }
 
 
-def _said(extent: int | Node) -> int | str:
+def _extent_text(extent: int | Node) -> int | str:
     """An extent: a number, the name of a size, or '' for what depends on several."""
     return extent if isinstance(extent, int) else extent.arg.name if extent.op == "sym" else ""
 

@@ -170,7 +170,7 @@ def _uses(block: Block, pending: set[int], used: set[int]) -> Iterator[tuple[Stm
             for v in s.args:
                 if v.id in pending and v not in takes:
                     yield s, f"{s.op} uses an accumulator before its product is done: wgmma_wait and wgmma_result come first"
-            yield from _taken(s, [v.id for v in takes if v.id in pending], used)
+            yield from _take_accumulators(s, [v.id for v in takes if v.id in pending], used)
             if s.op == "wgmma" and s.args[0].id in pending and s.args[0].depth != s.result.depth:
                 yield s, "a wgmma changes an accumulator of an outer block: let the loop carry it"
             if s.op == "wgmma":
@@ -190,9 +190,9 @@ def _loop(s: For, pending: set[int], used: set[int]) -> Iterator[tuple[Stmt | No
     for start, c in zip(s.init, s.carried, strict=True):
         if start.id in pending or c.id in asynchronous:
             pending.add(c.id)
-    yield from _taken(s, [v.id for v in s.init if v.id in pending], used)
+    yield from _take_accumulators(s, [v.id for v in s.init if v.id in pending], used)
     yield from _uses(s.body, pending, used)
-    yield from _taken(s, [v.id for v in s.yields if v.id in pending], used)
+    yield from _take_accumulators(s, [v.id for v in s.yields if v.id in pending], used)
     for c, y, r in zip(s.carried, s.yields, s.results, strict=True):
         if c.id in pending or y.id in pending:
             pending.add(r.id)
@@ -208,7 +208,7 @@ def _yielded(s: For) -> set[int]:
     return {c.id for c, y in zip(s.carried, s.yields, strict=True) if y.id in made}
 
 
-def _taken(s: Stmt, ids: Sequence[int], used: set[int]) -> Iterator[tuple[Stmt | None, str]]:
+def _take_accumulators(s: Stmt, ids: Sequence[int], used: set[int]) -> Iterator[tuple[Stmt | None, str]]:
     for i in ids:
         if i in used:
             yield s, "an accumulator is used a second time, and has one place in registers"

@@ -147,20 +147,20 @@ def check_attribute(op: Op, s: Instr, program: Program) -> str | None:
     elif kind == "number":
         fine = s.out is not None and _numbers(a, s.out)
     elif kind == "positive":
-        fine = _whole(a, 1)
+        fine = _is_int(a, 1)
     elif kind == "lane":
-        fine = _whole(a, 0) and int(a) < first  # type: ignore[arg-type]
+        fine = _is_int(a, 0) and int(a) < first  # type: ignore[arg-type]
     elif kind == "lanes":
         total = sum(v.lanes for v in s.args)
-        fine = isinstance(a, tuple) and len(a) > 0 and all(_whole(x, 0) and x < total for x in a)
+        fine = isinstance(a, tuple) and len(a) > 0 and all(_is_int(x, 0) and x < total for x in a)
     elif kind == "distance":
-        fine = _whole(a, 1)
+        fine = _is_int(a, 1)
     elif kind == "row":
         fine = isinstance(a, str) and a in BY_NAME
     elif kind in _CLASSES:
         fine = isinstance(a, _CLASSES[kind])
     elif kind == "groups":
-        fine = _whole(a, 0)
+        fine = _is_int(a, 0)
     elif kind == "copy":
         fine = isinstance(a, AsyncCopy)
     elif kind == "tensor row":
@@ -168,16 +168,16 @@ def check_attribute(op: Op, s: Instr, program: Program) -> str | None:
         if fine and (rules := tensor_rows.BY_NAME[str(a)].rules) and program.generation not in rules:
             return f"{a}: the Program is for tensor cores of {program.generation or 'no'} generation, which lack it"
     elif kind == "alignment":
-        fine = isinstance(a, tuple) and len(a) == 2 and all(_whole(x, 0) for x in a) and a[0] < len(program.params) and _power(a[1])
+        fine = isinstance(a, tuple) and len(a) == 2 and all(_is_int(x, 0) for x in a) and a[0] < len(program.params) and _power(a[1])
     elif kind == "window":
-        places = s.picks if isinstance(a, tuple) and len(a) == 4 and all(_whole(x, 0) for x in a) else (0, 0, 0, 0)
+        places = s.picks if isinstance(a, tuple) and len(a) == 4 and all(_is_int(x, 0) for x in a) else (0, 0, 0, 0)
         fine = max(places[:2]) < len(program.params) and places[2] < PAGE and 0 < places[3] < PAGE
     else:
         fine = isinstance(a, Mem)
     return None if fine else f"{s.op}: {a!r} is no attribute of it ({kind})"
 
 
-def _whole(x: object, least: int) -> bool:
+def _is_int(x: object, least: int) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and x >= least
 
 
@@ -222,7 +222,7 @@ def _place(op: Op, mem: Mem, program: Program) -> tuple[int, int | None] | str:
     """(where the memory of an access begins, its bytes where they are known), or what is wrong with it."""
     if mem.space not in SPACES:
         return f"{mem.space!r} is no memory"
-    if not _whole(mem.base, 0) or not isinstance(mem.offset, int) or not _power(mem.align):
+    if not _is_int(mem.base, 0) or not isinstance(mem.offset, int) or not _power(mem.align):
         return f"base {mem.base!r}, offset {mem.offset!r} and alignment {mem.align!r} are no place"
     if mem.space == "param":
         if mem.base >= len(program.params):

@@ -225,7 +225,7 @@ def tuned(task: Task, cache: Cache, request: TuneRequest) -> Result:
     searcher = None if request.mode == "record" or only_checked else task.searcher(strategy)
     keeper = _study(task, job, space, request) if request.study and searcher is not None else None
     # then the measurer, so that its processes start while the rest is prepared
-    with (request.measuring or _own)(task, request, keeper is not None) as measurer:
+    with (request.measuring or _measurer_of)(task, request, keeper is not None) as measurer:
         recorder = task.recorder(cache, space, job)
         recorder.last_s = min(recorder.last_s, late_s(request.budget.seconds))
         starts = task.starts(cache, space, job)
@@ -247,7 +247,7 @@ def tuned(task: Task, cache: Cache, request: TuneRequest) -> Result:
                 chosen.close()
 
 
-def _own(task: Task, request: TuneRequest, hashed: bool) -> AbstractContextManager[CandidateMeasurer]:
+def _measurer_of(task: Task, request: TuneRequest, hashed: bool) -> AbstractContextManager[CandidateMeasurer]:
     if request.policy is None:
         return task.measurer(request, hashed)
     return _under(request.policy, task, request, hashed)

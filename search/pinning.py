@@ -62,7 +62,7 @@ def pin(task: PinnedTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 
     with task.measurer(request) as m:
         cache.ensure_writable()
         code = dict(m.build([opts, untuned]))
-        measured = _right(m, code[0])
+        measured = _checked(m, code[0])
         gain, start_s = _compared(m, code)
         recorder = task.recorder(cache, space, task.job(STRATEGY, request))
         before = pinned(cache, task.key)
@@ -75,7 +75,7 @@ def pin(task: PinnedTask, cache: Cache, opts: Sequence[Opt], random_seed: int = 
     return PinnedSchedule(opts, measured, start_s, gain, before)
 
 
-def _right(m: CandidateMeasurer, code: Built | Measurement) -> Measurement:
+def _checked(m: CandidateMeasurer, code: Built | Measurement) -> Measurement:
     """The measurement of a schedule that passed both checks. Raises VerifyError."""
     from dataclasses import replace
 

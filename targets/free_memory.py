@@ -54,7 +54,7 @@ def require_room(nbytes: int, what: str, instead: str = "give a smaller shape") 
 def free_memory(meminfo: str = "/proc/meminfo", proc: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> int:
     """Bytes that can be had without swapping: what is free and what the system would give back, within the limits of this process's
     cgroups (v2 and v1) and of its address space."""
-    left = (_left(group, v1) for group, v1 in groups("memory", proc, root))
+    left = (_group_free(group, v1) for group, v1 in groups("memory", proc, root))
     rooms = [_available(meminfo), *(n for n in left if n is not None), *_address_space()]
     return max(0, min(rooms))
 
@@ -70,7 +70,7 @@ def _available(meminfo: str) -> int:
     return kib * 1024 or pages or _NO_LIMIT
 
 
-def _left(group: Path, v1: bool) -> int | None:
+def _group_free(group: Path, v1: bool) -> int | None:
     """What is left of a group's limit."""
     limit, used = ("memory.limit_in_bytes", "memory.usage_in_bytes") if v1 else ("memory.max", "memory.current")
     try:

@@ -318,7 +318,7 @@ def add_products(rule: Adding, acc: Any, a: Any, b: Any, types: tuple[DType, DTy
     import numpy as np
 
     with np.errstate(all="ignore"):
-        x, y = (np.asarray(_cut(v, cut), np.float64) for v in (a, b))
+        x, y = (np.asarray(_truncated(v, cut), np.float64) for v in (a, b))
         if rule.widened:
             order = np.argsort(np.arange(x.shape[-1]) % 4 // 2, kind="stable")
             x, y = x[..., order], y[..., order, :]
@@ -332,7 +332,7 @@ def add_products(rule: Adding, acc: Any, a: Any, b: Any, types: tuple[DType, DTy
     return out
 
 
-def _cut(v: Any, bits: int) -> Any:
+def _truncated(v: Any, bits: int) -> Any:
     import numpy as np
 
     return v if not bits else (np.ascontiguousarray(v, np.float32).view(np.uint32) & np.uint32(-1 << bits & 0xFFFFFFFF)).view(np.float32)

@@ -141,7 +141,7 @@ class StrategyTestCase:
         assert s.done in (True, False)
 
     def test_in_a_space_of_one_schedule_it_ends(self) -> None:
-        space = _alone()
+        space = _one_schedule_space()
         s = self.strategy(space)
         for _ in range(40):
             for opts in s.ask(4):
@@ -164,7 +164,7 @@ class StrategyTestCase:
 
 
 @functools.cache
-def _alone() -> Space:
+def _one_schedule_space() -> Space:
     from ..search.bench.recording import RecordedEntry, Recording
     from ..search.space import Space
 

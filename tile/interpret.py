@@ -33,7 +33,7 @@ class _Cells:
         self.inputs = {k: np.asarray(v) for k, v in inputs.items()}
         self.state: dict[str, Array] = {}
         self.outputs: dict[str, Array] = {}
-        combines = {s.buffer.name: s.combine for s in _all(trace.items)}
+        combines = {s.buffer.name: s.combine for s in _all_stores(trace.items)}
         for b in trace.buffers:
             if b.role == "out":
                 kind = np.float64 if b.dtype.is_float else b.dtype.np
@@ -155,8 +155,8 @@ class _Cells:
         return state[tuple(np.asarray(i).astype(np.int64) for i in np.broadcast_arrays(*v))] if v else state
 
 
-def _all(items: list[LoopTrace | TileStore]) -> list[TileStore]:
-    return [s for i in items for s in ([i] if isinstance(i, TileStore) else _all(i.items))]
+def _all_stores(items: list[LoopTrace | TileStore]) -> list[TileStore]:
+    return [s for i in items for s in ([i] if isinstance(i, TileStore) else _all_stores(i.items))]
 
 
 def run(trace: Trace, inputs: Mapping[str, Array]) -> dict[str, Array]:

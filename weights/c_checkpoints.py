@@ -35,7 +35,7 @@ def _sized(file: MappedFile, sizes: dict[str, int]) -> None:
             file.wrong(f"its {name} is {n}: this is no file of this kind, or a damaged one")
 
 
-def _plain(file: MappedFile, places: Iterator[Place], dtype: Any) -> dict[str, StoredTensor]:
+def _consecutive_tensors(file: MappedFile, places: Iterator[Place], dtype: Any) -> dict[str, StoredTensor]:
     """Tensors one behind the other from where the file stands."""
     stored = {}
     kind = np.dtype(dtype)
@@ -76,14 +76,14 @@ def read_llama2c(path: str | os.PathLike[str]) -> Checkpoint:
     shapes = (width, hidden, layers, width // heads * kv, abs(vocabulary))
     stored: dict[str, StoredTensor] = {}
     if version == 0:
-        stored = _plain(file, _llama_legacy(*shapes), np.float32)
+        stored = _consecutive_tensors(file, _llama_legacy(*shapes), np.float32)
         file.at += 4 * context * (width // heads)  # the angles' cosines and sines
         if not shared:
-            stored |= _plain(file, iter([("lm_head.weight", (abs(vocabulary), width))]), np.float32)
+            stored |= _consecutive_tensors(file, iter([("lm_head.weight", (abs(vocabulary), width))]), np.float32)
     else:
-        stored = _plain(file, _llama_norms(width, layers), np.float32)
+        stored = _consecutive_tensors(file, _llama_norms(width, layers), np.float32)
         matrices = _llama_matrices(*shapes, shared)
-        stored |= _plain(file, matrices, np.float32) if version == 1 else _groups(file, matrices, group)
+        stored |= _consecutive_tensors(file, matrices, np.float32) if version == 1 else _groups(file, matrices, group)
     if file.at != file.size:
         file.wrong(f"it should have {file.at} bytes and has {file.size}: this is no file of llama2.c, or a damaged one")
     config = {
@@ -162,7 +162,7 @@ def read_llmc(path: str | os.PathLike[str]) -> Checkpoint:
     if width % heads or padded < vocabulary:
         file.wrong(f"a width of {width}, {heads} heads, and {vocabulary} tokens padded to {padded} do not fit together: it is damaged")
     file.at = 4 * HEADER
-    stored = _plain(file, _gpt2_places(context, layers, width, padded), np.float32 if version == 3 else FLOATS["bfloat16"])
+    stored = _consecutive_tensors(file, _gpt2_places(context, layers, width, padded), np.float32 if version == 3 else FLOATS["bfloat16"])
     if file.at != file.size:
         file.wrong(f"it should have {file.at} bytes and has {file.size}: this is no file of llm.c, or a damaged one")
     config = {

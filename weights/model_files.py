@@ -85,7 +85,7 @@ def open_model(path: str | os.PathLike[str]) -> ModelFile:
         return _gguf(read_gguf(at))
     if first == GPT2C.to_bytes(4, "little"):
         found = read_llmc(at)
-        return ModelFile(found.path, found.metadata, found, partial(_none, found.path))
+        return ModelFile(found.path, found.metadata, found, partial(_no_tokenizer, found.path))
     if at.suffix == ".bin":
         found = read_llama2c(at)
         return ModelFile(
@@ -94,7 +94,7 @@ def open_model(path: str | os.PathLike[str]) -> ModelFile:
     raise UsageError(f"{at} is no model: give a folder with a config.json, a GGUF file, or a .bin file of llama2.c or llm.c")
 
 
-def _none(path: str) -> Tokenizer:
+def _no_tokenizer(path: str) -> Tokenizer:
     raise UsageError(f"{path} has no tokenizer: give tokens")
 
 

@@ -76,11 +76,11 @@ def linear(x: Tensor, w: Any, bias: Tensor | None = None, act: str | None = None
     there is no such `act`."""
     if act not in (None, "int8", "bfloat16"):
         raise UsageError(f"linear: activations cannot be {act!r}; act is 'int8', 'bfloat16', or None for those of x's own type")
-    parts = w._parts() if act == "int8" and is_packed(w) and _few(x) else None
+    parts = w._parts() if act == "int8" and is_packed(w) and _is_few_rows(x) else None
     if parts is not None:
         y: Tensor = _of_bytes(x, *parts)
     else:
-        kind = "bfloat16" if act is not None and not _few(x) and _pairs(x) else x.dtype
+        kind = "bfloat16" if act is not None and not _is_few_rows(x) and _pairs(x) else x.dtype
         if is_packed(w):
             w = w.decoded(kind)
         if w.dtype == kind:
@@ -98,7 +98,7 @@ FEW = 8
 for memory, so that rounding them saves nothing."""
 
 
-def _few(x: Tensor) -> bool:
+def _is_few_rows(x: Tensor) -> bool:
     return most(prod(x.shape[:-1])) <= FEW
 
 

@@ -73,12 +73,12 @@ def _place(file: MappedFile, name: str, entry: Any) -> tuple[int, int]:
 
 def _entry(file: MappedFile, name: str, entry: Any) -> tuple[str, list[int], list[int]]:
     kind, shape, place = (entry.get(k) for k in ("dtype", "shape", "data_offsets")) if isinstance(entry, dict) else (None, None, None)
-    if not isinstance(kind, str) or not _whole(shape) or not _whole(place) or len(place) != 2:
+    if not isinstance(kind, str) or not _are_sizes(shape) or not _are_sizes(place) or len(place) != 2:
         file.wrong(f"tensor {shown(name)} is said to be {shown(entry)}: it needs a dtype, a shape and two data_offsets")
     return kind, shape, place
 
 
-def _whole(numbers: Any) -> TypeGuard[list[int]]:
+def _are_sizes(numbers: Any) -> TypeGuard[list[int]]:
     return isinstance(numbers, list) and all(type(n) is int and 0 <= n < 1 << 62 for n in numbers)
 
 

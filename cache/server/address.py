@@ -52,12 +52,12 @@ class Address:
         secret = {k.lower(): v for k, v in pairs if k.lower() in SECRETS}
         return cls(
             scheme="postgresql" if scheme == "postgres" else scheme,
-            user=_plain(found["user"]),
+            user=_unquoted(found["user"]),
             host=(found["host"] or "").strip("[]"),
             port=int(found["port"]) if found["port"] else None,
-            database=_plain(found["database"]) or "",
+            database=_unquoted(found["database"]) or "",
             query=tuple(sorted((k, v) for k, v in pairs if k.lower() not in SECRETS)),
-            password=_plain(found["password"]) or secret.get("password") or secret.get("passwd"),
+            password=_unquoted(found["password"]) or secret.get("password") or secret.get("passwd"),
             sslpassword=secret.get("sslpassword"),
             written=url,
         )
@@ -98,7 +98,7 @@ class Address:
         return hidden(text)
 
 
-def _plain(part: str | None) -> str | None:
+def _unquoted(part: str | None) -> str | None:
     return unquote(part) if part is not None else None
 
 

@@ -116,10 +116,10 @@ def _difference(d: KeyDifference) -> dict[str, Any]:
     key = {"name": r.name, "shape": r.shape_dict, "dtype": r.dtype, "device": r.device, "objective": r.objective}
     strict = {f: getattr(d.key, f) for f in ("kernel", "target", "threads", "compiler", "policy")}
     counts = {"both": d.both, "only_a": d.more_a, "only_b": d.more_b}
-    return {**key, **strict, "state": str(d.state), "ratio": d.ratio, "a": _answer(d.a), "b": _answer(d.b), "measurements": counts}
+    return {**key, **strict, "state": str(d.state), "ratio": d.ratio, "a": _as_json(d.a), "b": _as_json(d.b), "measurements": counts}
 
 
-def _answer(r: Row | None) -> dict[str, Any] | None:
+def _as_json(r: Row | None) -> dict[str, Any] | None:
     return (
         None if r is None else {"t_min": r.t_min, "t_med": r.t_med, "opts": json.loads(r.opts_display), "when": r.when, "run_id": r.run_id}
     )

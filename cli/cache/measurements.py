@@ -27,7 +27,7 @@ def list_rows(store: Cache, args: Namespace) -> int:
     found = select(store, args)
     rows = found if args.all else best_rows(store, found)
     if args.format == "json":
-        print(json.dumps([_plain(r) for r in rows], indent=1))
+        print(json.dumps([_decoded(r) for r in rows], indent=1))
         return 0
     from rich.text import Text
 
@@ -70,7 +70,7 @@ def show(store: Cache, args: Namespace) -> int:
     for i, row in enumerate(rows):
         if i:
             print()
-        for name, value in _plain(row).items():
+        for name, value in _decoded(row).items():
             print(f"{name:<14} {value if isinstance(value, str) else json.dumps(value)}")
     return 0
 
@@ -158,6 +158,6 @@ def clear(store: Cache, args: Namespace) -> int:
     return 0
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _decoded(row: Row) -> dict[str, Any]:
     """A row's fields with its JSON text decoded."""
     return {name: json.loads(value) if name in JSON_FIELDS else value for name, value in row.to_dict().items()}

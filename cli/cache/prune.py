@@ -45,7 +45,7 @@ def prune(store: Cache, args: Namespace) -> int:
         gone = store.remove(found.rows)
         freed = _compacted(store)
     if args.format == "json":
-        print(json.dumps(_plain(place, found, rules, args, gone), indent=1))
+        print(json.dumps(_as_json(place, found, rules, args, gone), indent=1))
         return 0
     if args.dry_run:
         print(f"{len(found.rows)} of {found.total} measurements would be deleted; nothing was")
@@ -135,7 +135,7 @@ def _compacted(store: Cache) -> tuple[int, int] | None:
         return None
 
 
-def _plain(place: str, found: Pruning, rules: PruneRules, args: Namespace, gone: int) -> dict[str, Any]:
+def _as_json(place: str, found: Pruning, rules: PruneRules, args: Namespace, gone: int) -> dict[str, Any]:
     lost = [
         {
             "name": r.name,

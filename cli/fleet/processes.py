@@ -43,7 +43,7 @@ def scheduler(args: Namespace) -> int:
     from ...fleet.scheduler import SchedulerOptions, serve
 
     host = "" if args.host in ("0.0.0.0", "::") else args.host
-    asyncio.run(serve(SchedulerOptions(host, args.port, secured, args.dashboard), _say))
+    asyncio.run(serve(SchedulerOptions(host, args.port, secured, args.dashboard), _print_now))
     return 0
 
 
@@ -55,7 +55,7 @@ def worker(args: Namespace) -> int:
     from ...fleet.worker import WorkerOptions, serve
 
     devices = () if args.no_device else tuple(args.device or ("cpu",))
-    asyncio.run(serve(WorkerOptions(args.url, devices, args.threads, args.build, args.name, args.memory, security=secured), _say))
+    asyncio.run(serve(WorkerOptions(args.url, devices, args.threads, args.build, args.name, args.memory, security=secured), _print_now))
     return 0
 
 
@@ -65,11 +65,11 @@ def certificates(args: Namespace) -> int:
 
     folder = tls.default_folder() if args.folder is None else folders.expanded(args.folder)
     made = tls.make(folder, args.days)
-    _say(f"{folder}: {', '.join(p.name for p in made)}")
+    _print_now(f"{folder}: {', '.join(p.name for p in made)}")
     for role in tls.ROLES:
-        _say(f"a {role}'s machine needs {', '.join(tls.files(role))}")
+        _print_now(f"a {role}'s machine needs {', '.join(tls.files(role))}")
     if any(p.name == tls.AUTHORITY_KEY for p in made):
-        _say(f"{tls.AUTHORITY_KEY} stays here: whoever has it can let anybody in")
+        _print_now(f"{tls.AUTHORITY_KEY} stays here: whoever has it can let anybody in")
     return 0
 
 
@@ -88,15 +88,15 @@ def status(args: Namespace) -> int:
         from ...fleet.scheduler import times_lost
 
         said = {"slots": [s.to_json() for s in slots], "other_workers": strangers, "lost": [g.to_json() for g in gone]}
-        _say(json.dumps({"schema": 1, "url": args.url, **said, "times_lost": dict(times_lost(gone))}, indent=1))
+        _print_now(json.dumps({"schema": 1, "url": args.url, **said, "times_lost": dict(times_lost(gone))}, indent=1))
         return 0
     show(console(wide=args.wide), args.url, slots, gone)
     if strangers:
-        _say(f"{strangers} workers there were not started by `tune fleet worker`, and take no jobs of ours")
+        _print_now(f"{strangers} workers there were not started by `tune fleet worker`, and take no jobs of ours")
     return 0
 
 
-def _say(text: str) -> None:
+def _print_now(text: str) -> None:
     print(text, flush=True)
 
 
@@ -108,14 +108,14 @@ HOW = {"died": "died", "silent": "fell silent", "left": "was ended"}
 def show(out: Console, url: str, slots: Sequence[FleetSlot], gone: Sequence[LostSlot]) -> None:
     """Print both tables; the second only where something was lost."""
     if slots:
-        _there(out, url, slots)
+        _print_slots(out, url, slots)
     else:
         out.print(f"no worker has joined {url}: tune fleet worker {url}", soft_wrap=True)
     if gone:
         _lost(out, gone)
 
 
-def _there(out: Console, url: str, slots: Sequence[FleetSlot]) -> None:
+def _print_slots(out: Console, url: str, slots: Sequence[FleetSlot]) -> None:
     from rich.text import Text
 
     shown = table(url, "host", "times on", "processor", ">threads", "runs", "slot?1", "address?2", "target?3")

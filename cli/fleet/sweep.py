@@ -61,7 +61,7 @@ def _run(args: Namespace, whole: Sweep, plan: SweepOrder, place: Path, out: Cons
         for d in skipped:
             out.print(tune_manifest.line(d), soft_wrap=True)
         ordered = replace(whole.manifest, entries=left.entries)
-        done = [*(_on_fleet if args.fleet else _here)(args, ordered, left, journal, out), *skipped]
+        done = [*(_on_fleet if args.fleet else _tune_here)(args, ordered, left, journal, out), *skipped]
     found = replace(whole.manifest, entries=plan.entries)
     out.print(tune_manifest.summary(found, done))
     code = tune_manifest.ending(found, done, out, *(["in the fleet; let a worker join that has it"] if args.fleet else []))
@@ -83,7 +83,7 @@ def _seconds(args: Namespace) -> float | None:
     return None if args.budget is None else parse_seconds(args.budget)
 
 
-def _here(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJournal, out: Console) -> list[Done]:
+def _tune_here(args: Namespace, ordered: Manifest, plan: SweepOrder, journal: SweepJournal, out: Console) -> list[Done]:
     """Tune on this machine, one entry after the other."""
     from ...search.manifest.tune_all import ELSEWHERE, tune_all
     from ..terminal.live import display

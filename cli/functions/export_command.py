@@ -48,7 +48,7 @@ def run(args: Namespace) -> int:
     else:
         _kernel(source, args, folder, options)
     note_command(folder, _typed(args))
-    _say(folder, args)
+    _print_exported(folder, args)
     return 0
 
 
@@ -124,7 +124,7 @@ def _function(source: str, shape: str | None, dtype: str | None, folder: Path, o
         raise UsageError(said["error"])
 
 
-def _say(folder: Path, args: Namespace) -> None:
+def _print_exported(folder: Path, args: Namespace) -> None:
     from ...export import check, facts
 
     found, out = facts(folder), console()

@@ -114,7 +114,7 @@ def _box(x: int, row: int, colour: str, head: str, about: str) -> str:
     y = _top(row)
     return (
         f'<g><title>{escape(head)}: {escape(about)}</title><rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="8" fill="{colour}" fill-opacity="0.18" '
-        f'stroke="{colour}"/><text x="{x + 10}" y="{y + 19}">{escape(_cut(head))}</text><text class="note" x="{x + 10}" y="{y + 37}">{escape(_cut(about))}</text></g>'
+        f'stroke="{colour}"/><text x="{x + 10}" y="{y + 19}">{escape(_shortened(head))}</text><text class="note" x="{x + 10}" y="{y + 37}">{escape(_shortened(about))}</text></g>'
     )
 
 
@@ -127,7 +127,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= 36 else text[:35] + "…"
 
 

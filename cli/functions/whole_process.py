@@ -49,10 +49,12 @@ class RealArguments(Placeholders):
 
 def answer(path: str, shape: str | None, dtype: str | None, before: Mapping[str, str], options: Mapping[str, Any], seconds: float) -> Any:
     """What `user_file.dumps` takes. `before`: by a kernel's hash the schedule that ran before, as rows have it; `options`: of `jit`."""
-    return answered(path, lambda: _whole(path, shape, dtype, before, options, seconds))
+    return answered(path, lambda: _tuned_program(path, shape, dtype, before, options, seconds))
 
 
-def _whole(path: str, shape: str | None, dtype: str | None, before: Mapping[str, str], options: Mapping[str, Any], seconds: float) -> Any:
+def _tuned_program(
+    path: str, shape: str | None, dtype: str | None, before: Mapping[str, str], options: Mapping[str, Any], seconds: float
+) -> Any:
     from ...tensor.capture.graph_compiler import build_place
     from ...tensor.capture.jit import Jitted
     from ...tensor.capture.jit_options import JitOptions

@@ -51,7 +51,7 @@ def _carried_out(args: Namespace) -> int:
         print(f"{facts['ranks']} processes: {facts['plan']}")
         for what, right in (("integers", "all bits equal those of one process"), ("floats", "within the bound of rounding")):
             if what in facts["wrong"]:
-                print(f"{what:11} {_said(facts['wrong'][what], right)}")
+                print(f"{what:11} {_verdict(facts['wrong'][what], right)}")
         print(
             f"a step      {duration(facts['step_s'])} measured, {duration(facts['predicted_s'])} predicted from one process and the links"
         )
@@ -62,7 +62,7 @@ def _carried_out(args: Namespace) -> int:
     return 0
 
 
-def _said(wrong: tuple[str, ...], right: str) -> str:
+def _verdict(wrong: tuple[str, ...], right: str) -> str:
     return f"{len(wrong)} arrays differ: {wrong[0]}" if wrong else right
 
 

@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
     if args.schedule == "search":
         from ...placement.schedule_search import search_schedule
 
-        stages, layout = _asked(args), args.layout or "one-way"
+        stages, layout = _best_schedule(args), args.layout or "one-way"
         per = 2 if layout == "v" else 1
         costs = equal_parts(stages * per, part.divided(per), c)
         found = search_schedule(stages, args.microbatches, costs, memory, layout, args.seconds or 5)
@@ -66,7 +66,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _asked(args: Namespace) -> int:
+def _best_schedule(args: Namespace) -> int:
     if args.stages is None or args.microbatches is None:
         raise UsageError(f"{args.schedule} needs --stages and --microbatches")
     if args.chunks is not None:

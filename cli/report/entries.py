@@ -245,7 +245,7 @@ def measurements(cache: Cache, args: Namespace) -> list[Row]:
     exact: dict[str, str | int] = {"dtype": dtype(args.dtype).name} if args.dtype else {}
     if args.threads:
         exact["threads"] = args.threads
-    wanted = _wanted(args)
+    wanted = _row_filter(args)
     return [r for r in cache.rows(**exact) if r.run_id != SHIPPED_RUN and wanted(r)]
 
 
@@ -289,7 +289,7 @@ def sort(found: Sequence[ReportEntry], name: str, falling: bool) -> list[ReportE
     return have + [e for e in found if value(e) is None]
 
 
-def _wanted(args: Namespace) -> Callable[[Row], bool]:
+def _row_filter(args: Namespace) -> Callable[[Row], bool]:
     """Whether a row is what the arguments ask for (element type, threads and outcome apart). `*` in a name stands for anything."""
     shape: dict[str, int] = {}
     if args.shape:

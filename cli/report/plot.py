@@ -61,10 +61,10 @@ def run(args: Namespace) -> int:
 
 def _name(e: ReportEntry) -> str:
     head = shorten(f"{e.best.name} {COLUMNS['shape'](e)}".replace(",", " "), 40, placeholder=" …")
-    return _plain(f"{head}\n{e.best.dtype} on {e.best.device}, {e.best.threads} thread{'s' * (e.best.threads != 1)}")
+    return _escaped(f"{head}\n{e.best.dtype} on {e.best.device}, {e.best.threads} thread{'s' * (e.best.threads != 1)}")
 
 
-def _plain(text: str) -> str:
+def _escaped(text: str) -> str:
     """Text in which matplotlib sees no formula."""
     return text.replace("$", r"\$")
 
@@ -87,7 +87,7 @@ def _convergence(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:
     fig, axes = _grid(len(shown), figure, 4.2, 3.1)
     for ax, (e, curves) in zip(axes, shown, strict=True):
         for c in curves:
-            ax.step([s for s, _, _ in c.steps], [t for *_, t in c.steps], where="post", label=_plain(c.label), linewidth=1.6)
+            ax.step([s for s, _, _ in c.steps], [t for *_, t in c.steps], where="post", label=_escaped(c.label), linewidth=1.6)
             colour = ax.lines[-1].get_color()
             ax.plot(*[[v] for v in c.steps[-1][::2]], marker="o", markersize=4, color=colour)
             tried = [(t.at_s, t.seconds) for t in c.trials if t.seconds]
@@ -137,7 +137,7 @@ def _roofline(found: Sequence[ReportEntry], figure: type[Figure]) -> Figure:
             axis.set_minor_formatter(NullFormatter())
         ax.set_xlabel("operations / byte of compulsory traffic")
         ax.set_ylabel("GFLOP/s")
-        ax.set_title(_plain(f"{roof.device}: {limits}"), fontsize=10)
+        ax.set_title(_escaped(f"{roof.device}: {limits}"), fontsize=10)
         ax.grid(True, which="both", alpha=0.2)
     fig.draw_without_rendering()
     for ax, roof in zip(axes, roofs, strict=True):
@@ -156,7 +156,7 @@ def _annotate(ax: Any, points: Sequence[report_charts.Point]) -> None:
     for p, name, (x, y), spot in zip(points, names, pixels, spots, strict=True):
         if spot is not None:
             offset = (spot[0] - x, -spot[1] - y)
-            ax.annotate(_plain(name), (p.intensity, p.gflops), textcoords="offset points", xytext=offset, fontsize=8)
+            ax.annotate(_escaped(name), (p.intensity, p.gflops), textcoords="offset points", xytext=offset, fontsize=8)
     if left := spots.count(None):
         # below the axes' name, where no point is
         said = f"{left} of {len(points)} have no room for their names: tune report --html FILE lists them"

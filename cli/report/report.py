@@ -199,7 +199,7 @@ def _t4_result(r: Row) -> dict[str, Any]:
         rates = (("performance", r.flops, "GFLOP/s"), ("bandwidth", r.bytes, "GB/s"))
         measured = [
             {"name": "time", "value": r.t_min * 1e3, "unit": "ms"},
-            *({"name": name, "value": value, "unit": unit} for name, value, unit in _more(r)),
+            *({"name": name, "value": value, "unit": unit} for name, value, unit in _secondary_figures(r)),
             *({"name": name, "value": value, "unit": unit} for name, amount, unit in rates if (value := ratio(amount, r.t_min, 1e-9))),
         ]
     build_s = r.facts.get("build_s")
@@ -214,7 +214,7 @@ def _t4_result(r: Row) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _more(r: Row) -> Iterator[tuple[str, float, str]]:
+def _secondary_figures(r: Row) -> Iterator[tuple[str, float, str]]:
     """Energy and scratch memory, where they are known and the search was about something but the time."""
     used, scratch = energy_of(r).get("joules"), scratch_of(r)
     if used is not None:

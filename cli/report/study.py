@@ -43,7 +43,7 @@ def figures_page(url: str, args: Namespace) -> str:
     library()
     from ...search.strategies.optuna_study import studies
 
-    found = [s for s in studies(url) if _wanted(s, args)]
+    found = [s for s in studies(url) if _matches(s, args)]
     if not found:
         raise UsageError("the storage holds no study like that: name another --study, or ask for less")
     parts = [_study(i, s) for i, s in enumerate(found[:STUDIES])]
@@ -61,7 +61,7 @@ def library() -> str:
     return str(get_plotlyjs())
 
 
-def _wanted(s: StoredStudy, args: Namespace) -> bool:
+def _matches(s: StoredStudy, args: Namespace) -> bool:
     about = s.about
     name = str(about.get("kernel", s.name))
     return (

@@ -39,7 +39,7 @@ def run(args: Namespace) -> int:
     shape = named_shape(args)
     kernel = normalise(kernel_of(args, shape))
     given = args.opts is not None
-    schedules = [_given(args, kernel, target)] if given else list(dict.fromkeys(starts(kernel, target, target.cores)))
+    schedules = [_schedule_of(args, kernel, target)] if given else list(dict.fromkeys(starts(kernel, target, target.cores)))
     vars = {s.arg.name: s.arg.lo for s in kernel.symbols}
     out = console()
     rows = table(
@@ -76,7 +76,7 @@ def run(args: Namespace) -> int:
     return NOTHING_VALID if faults else 0
 
 
-def _given(args: Namespace, kernel: Kernel, target: Target) -> tuple[Opt, ...]:
+def _schedule_of(args: Namespace, kernel: Kernel, target: Target) -> tuple[Opt, ...]:
     """The schedule of --opts."""
     from .opts_argument import ForTarget, chosen
 

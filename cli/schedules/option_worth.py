@@ -143,7 +143,7 @@ def run(args: Namespace) -> int:
     if args.format == "json":
         print(
             json.dumps(
-                _plain(found, roof)
+                _as_json(found, roof)
                 | {
                     "kernels": [c.to_json() for c in code],
                     "model": to_json(model),
@@ -276,7 +276,7 @@ def ratio_text(r: Ratio) -> str:
     return f"no difference {share}" if r.noise < UNCLEAR else f"{factor(r.factor)}, unclear {share}"
 
 
-def _plain(found: Explanation, roof: Roofline | None) -> dict[str, Any]:
+def _as_json(found: Explanation, roof: Roofline | None) -> dict[str, Any]:
     return {
         "opts": [o.json for o in found.opts],
         "seconds": found.seconds,

@@ -124,7 +124,7 @@ def show_source(args: Namespace) -> bool:
         return False
     with cache.open(args.cache) as store:
         best = [b for key in dict.fromkeys(r.key for r in source_rows(store, args.kernel)) if (b := store.best(key)) is not None]
-    asked = _asked(args, best)
+    asked = _matching_rows(args, best)
     if not best:
         if file:
             raise UsageError(f"the cache holds no answer for {function} of {file}: tune source {file} --function {function} finds one")
@@ -138,7 +138,7 @@ def show_source(args: Namespace) -> bool:
     return True
 
 
-def _asked(args: Namespace, rows: list[Row]) -> list[Row]:
+def _matching_rows(args: Namespace, rows: list[Row]) -> list[Row]:
     """Those of that shape and number of threads, the newest first. The device is looked at where it is not the default."""
     want: dict[str, int] = {}
     if args.shape:
@@ -382,7 +382,7 @@ def stages_text(
 ) -> str:
     """The texts of `stages`, with a heading each where there are several; ends with a newline. `optional`: a stage
     that cannot be seen here says why, instead of raising DeviceError. `written`: the kernel before it was normalised."""
-    made = _Made(kernel, scheduled, target, written or kernel)
+    made = _Stages(kernel, scheduled, target, written or kernel)
     texts = []
     for stage in stages:
         try:
@@ -396,7 +396,7 @@ def stages_text(
     return "\n".join(texts)
 
 
-class _Made:
+class _Stages:
     """A method a stage; what several need is made once."""
 
     def __init__(self, kernel: Kernel, scheduled: Scheduled, target: Target, written: Kernel) -> None:

@@ -47,7 +47,7 @@ def source_task(args: Namespace) -> SourceTask | None:
     if wrong is not None:
         raise UsageError(f"--{wrong} is for kernels, and {args.kernel} is a source")
     words = shlex.split(str(found.facts["source"]["command"]))
-    given = _parsed([*words[words.index("source") :], *_more(args)])
+    given = _parsed([*words[words.index("source") :], *_source_arguments(args)])
     spec = spec_from(given)[0]
     return resolved(spec, "", {"device": given.device, "threads": given.threads})
 
@@ -58,7 +58,7 @@ def _parsed(words: Sequence[str]) -> Namespace:
     return build_parser().parse_args(words)
 
 
-def _more(args: Namespace) -> list[str]:
+def _source_arguments(args: Namespace) -> list[str]:
     """What this command says of shape, device and threads, in the words of `tune source`."""
     device = args.device if args.device != "cpu" else None
     return [w for n, v in (("shape", args.shape), ("device", device), ("threads", args.threads)) if v for w in (f"--{n}", str(v))]

@@ -28,7 +28,7 @@ def run_command(args: Namespace, command: Command) -> int:
     pager = _pager(args) if command.paged else None
     if pager is None:
         return command.run(args)
-    with _held() as page:
+    with _paged() as page:
         code = command.run(args)
     _print(page.getvalue(), pager)
     return code
@@ -74,7 +74,7 @@ class _Page(io.StringIO):
 
 
 @contextlib.contextmanager
-def _held() -> Iterator[_Page]:
+def _paged() -> Iterator[_Page]:
     """Standard output goes into a page; what is there when the command fails is printed all the same."""
     before = sys.stdout
     page = _Page(behind(before))

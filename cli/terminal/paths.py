@@ -22,7 +22,7 @@ PICTURES = (".png", ".svg", ".pdf")
 def check_paths(args: Namespace) -> None:
     """Raise UsageError for an output that the command must not write."""
     uses: dict[str, tuple[str, PathUse]] = getattr(args, "_paths", {})
-    written = [(label, path, use.kind) for label, use, path in _given(args, uses) if use.does == "writes" and path != "-"]
+    written = [(label, path, use.kind) for label, use, path in _named_paths(args, uses) if use.does == "writes" and path != "-"]
     if not written:
         return
     for label, path, named in written:
@@ -34,11 +34,11 @@ def check_paths(args: Namespace) -> None:
     read = [*_read(args, uses)]
     for i, (label, path, _) in enumerate(written):
         for other, place in (*read, *((o, p) for o, p, _ in written[:i])):
-            if _same(path, place):
+            if _same_file(path, place):
                 raise UsageError(f"{label} {path} is {other} of the same command: name another file")
 
 
-def _given(args: Namespace, uses: dict[str, tuple[str, PathUse]]) -> Iterator[tuple[str, PathUse, str]]:
+def _named_paths(args: Namespace, uses: dict[str, tuple[str, PathUse]]) -> Iterator[tuple[str, PathUse, str]]:
     for dest, (label, use) in uses.items():
         value = getattr(args, dest, None)
         yield from ((label, use, v) for v in (value if isinstance(value, list) else [value]) if v is not None)
@@ -46,13 +46,13 @@ def _given(args: Namespace, uses: dict[str, tuple[str, PathUse]]) -> Iterator[tu
 
 def _read(args: Namespace, uses: dict[str, tuple[str, PathUse]]) -> Iterator[Named]:
     """What the command reads, or adds to."""
-    for label, use, text in _given(args, uses):
+    for label, use, text in _named_paths(args, uses):
         if use.does != "writes":
             for place in _files(text):
                 yield from _with_companions(label, place)
     if "cache" in uses:
         yield from _caches(getattr(args, "cache", None))
-    yield from _kept()
+    yield from _own_files()
 
 
 def _files(text: str) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _caches(named: str | None) -> Iterator[Named]:
         yield from _with_companions("the cache", place)
 
 
-def _kept() -> Iterator[Named]:
+def _own_files() -> Iterator[Named]:
     """What Tilewright keeps in its own folders: a machine's limits, settings, trusted keys."""
     for folder, pattern in ((folders.state(), "limits-*.json"), (folders.config(), "*.json"), (folders.config(), "*.toml")):
         try:
@@ -92,7 +92,7 @@ def _kept() -> Iterator[Named]:
             continue
 
 
-def _same(a: str, b: str) -> bool:
+def _same_file(a: str, b: str) -> bool:
     """Whether two names are of one file, which need not be there."""
     try:
         one, other = folders.expanded(a), folders.expanded(b)

@@ -115,7 +115,7 @@ def not_allowed(args: Namespace, why: str, but: str = "") -> None:
         raise UsageError(f"{' '.join(words(asked))} {why}")
 
 
-def _other(args: Namespace) -> int | None:
+def _special_run(args: Namespace) -> int | None:
     """The exit code of a run that is not about one kernel of one shape: a manifest, several sizes, a function of tensors; None for one that is."""
     if args.until is not None and args.fleet:
         raise UsageError("--until is for searches on this machine; give a fleet a --budget")
@@ -165,7 +165,7 @@ def _other(args: Namespace) -> int | None:
 
 
 def _run(args: Namespace) -> int:
-    other = _other(args)
+    other = _special_run(args)
     if other is not None:
         return other
     refuse_source(args)

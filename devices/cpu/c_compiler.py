@@ -91,18 +91,18 @@ def _find(cc: str, path: str) -> Compiler:
         words = tuple(shlex.split(cc))
         if shutil.which(words[0], path=path) is None:
             raise DeviceError(f"CC names {words[0]}, which is not there: unset it, or {INSTALL}")
-        return _ask(words)
+        return _identify(words)
     for name in ("gcc", "clang"):
         if shutil.which(name, path=path):
-            return _ask((name,))
+            return _identify((name,))
     if shutil.which("zig", path=path):
-        return _ask(("zig", "cc"))
+        return _identify(("zig", "cc"))
     if importlib.util.find_spec("ziglang"):
-        return _ask((sys.executable, "-m", "ziglang", "cc"))
+        return _identify((sys.executable, "-m", "ziglang", "cc"))
     raise DeviceError(f"there is no C compiler here: {INSTALL}")
 
 
-def _ask(words: tuple[str, ...]) -> Compiler:
+def _identify(words: tuple[str, ...]) -> Compiler:
     """Which compiler these words start."""
     macros = run((*words, "-E", "-dM", "-x", "c", os.devnull), Path.cwd())
     defined = dict(line.split(" ", 2)[1:] for line in macros.splitlines() if line.count(" ") >= 2)
@@ -140,12 +140,12 @@ def instructions(target: Target, compiler: Compiler) -> tuple[str, ...]:
 
 def compile_c(text: str, target: Target, compiler: Compiler) -> bytes:
     """Object bytes of C text. Raises BuildError with the compiler's first lines."""
-    return _made(text, "-c", target, compiler)
+    return _compiled(text, "-c", target, compiler)
 
 
 def assembly_of(text: str, target: Target, compiler: Compiler) -> str:
     """The assembly of the same object. Raises BuildError."""
-    return _made(text, "-S", target, compiler).decode(errors="replace")
+    return _compiled(text, "-S", target, compiler).decode(errors="replace")
 
 
 @contextlib.contextmanager
@@ -159,7 +159,7 @@ def workplace() -> Iterator[str]:
         yield folder
 
 
-def _made(text: str, what: str, target: Target, compiler: Compiler) -> bytes:
+def _compiled(text: str, what: str, target: Target, compiler: Compiler) -> bytes:
     with workplace() as folder:
         source, out = Path(folder, "kernel.c"), Path(folder, "kernel.out")
         source.write_text(text)

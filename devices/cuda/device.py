@@ -184,7 +184,7 @@ def visible_gpus() -> list[dict[str, Any]]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     answer = json.loads(os.environ.get(VARIABLE, "{}"))
     if answer.get("visible") != visible:
-        answer = {**json.loads(_ask()), "visible": visible}
+        answer = {**json.loads(_first_answer()), "visible": visible}
         os.environ[VARIABLE] = json.dumps(answer)
     if "error" in answer:
         raise DeviceError(answer["error"])
@@ -196,7 +196,7 @@ def forget() -> None:
     os.environ.pop(VARIABLE, None)
 
 
-def _ask() -> str:
+def _first_answer() -> str:
     try:
         answer = ChildProcess("tilewright.devices.cuda.device").answer(_ASK_S)
     except OSError as e:

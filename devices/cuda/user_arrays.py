@@ -38,7 +38,7 @@ _TENSOR_AT = {b"dltensor": 0, b"dltensor_versioned": 32}
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ArrayFacts:
     """An array as its library describes it. `strides`: bytes, None where it is row-major; `stream`: what its last writer was queued on (0: the
     default stream, or none that has to be waited for)."""
 
@@ -78,7 +78,7 @@ class CudaArrays(DeviceArrays):
                 raise UsageError(f"some arguments lie in a GPU's memory and a {type(a).__name__} does not: copy it to the GPU first")
         return cls(session, stream, given)
 
-    def _look(self, a: Any, s: _Seen) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    def _look(self, a: Any, s: _ArrayFacts) -> tuple[tuple[int, ...], np.dtype[Any], int]:
         name, nbytes = type(a).__name__, prod(s.shape) * s.dtype.itemsize
         if s.device not in (None, self._index):
             raise UsageError(
@@ -91,7 +91,7 @@ class CudaArrays(DeviceArrays):
         return s.shape, s.dtype, nbytes
 
     def add(self, shape: Sequence[int], dtype: Any) -> Any:
-        made = _made(self._given, tuple(shape), np.dtype(dtype))
+        made = _empty_like(self._given, tuple(shape), np.dtype(dtype))
         seen = _seen(made)
         self._given.append(made)
         self._seen.append(seen)
@@ -140,7 +140,7 @@ def _index(a: Any) -> int | None:
     return int(index) if kind == _CUDA else None
 
 
-def _seen(a: Any) -> _Seen:
+def _seen(a: Any) -> _ArrayFacts:
     device = _index(a)
     try:
         told = a.__cuda_array_interface__
@@ -152,10 +152,12 @@ def _seen(a: Any) -> _Seen:
     if told.get("mask") is not None:
         raise UsageError(f"a {type(a).__name__} has a mask, which kernels do not know: pass its data")
     address, read_only = told["data"]
-    return _Seen(int(address or 0), tuple(told["shape"]), dtype, told.get("strides"), not read_only, device, _stream(a, told.get("stream")))
+    return _ArrayFacts(
+        int(address or 0), tuple(told["shape"]), dtype, told.get("strides"), not read_only, device, _stream(a, told.get("stream"))
+    )
 
 
-def _by_dlpack(a: Any, device: int | None) -> _Seen:
+def _by_dlpack(a: Any, device: int | None) -> _ArrayFacts:
     """By a capsule, which is given back at once: the caller holds the array itself."""
     try:
         capsule = a.__dlpack__(stream=-1)  # the call is queued on its library's stream: nothing has to be waited for
@@ -172,7 +174,7 @@ def _by_dlpack(a: Any, device: int | None) -> _Seen:
     dtype = kind.np if kind is not None else np.dtype(f"{_KINDS[t.code]}{t.bits // 8}")
     shape = tuple(t.shape[i] for i in range(t.ndim))
     strides = tuple(t.strides[i] * dtype.itemsize for i in range(t.ndim)) if t.strides else None
-    return _Seen((t.data or 0) + t.offset, shape, dtype, strides, True, device, _stream(a, None))
+    return _ArrayFacts((t.data or 0) + t.offset, shape, dtype, strides, True, device, _stream(a, None))
 
 
 def _stream(a: Any, told: int | None) -> int:
@@ -185,7 +187,7 @@ def _stream(a: Any, told: int | None) -> int:
     return 0 if told in (None, 1) else int(told)
 
 
-def _row_major(s: _Seen) -> bool:
+def _row_major(s: _ArrayFacts) -> bool:
     step = s.dtype.itemsize
     for extent, stride in zip(reversed(s.shape), reversed(s.strides or ())):
         if extent != 1 and stride != step:
@@ -194,7 +196,7 @@ def _row_major(s: _Seen) -> bool:
     return True
 
 
-def _made(given: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _empty_like(given: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """An array of the library of the first argument that can make one, by its own allocator, which knows its streams and captures."""
     for a in given:
         library = type(a).__module__.partition(".")[0]

@@ -115,7 +115,7 @@ def _measure(have: KeptMeasurer, payload: Mapping[str, Any], site: Worksite) -> 
         if have.measurer.prepared_s is None:
             site.send({"preparing": True})
         _begin(site, ready[0][0], payload)
-        _told(have, [b for _, b in ready], payload, heard)
+        _with_listener(have, [b for _, b in ready], payload, heard)
     return {}
 
 
@@ -125,7 +125,9 @@ def _begin(site: Worksite, number: int, payload: Mapping[str, Any]) -> None:
         time.sleep(CAREFUL_S)
 
 
-def _told(have: KeptMeasurer, builds: Sequence[Any], payload: Mapping[str, Any], heard: Callable[[int, Measurement], None]) -> None:
+def _with_listener(
+    have: KeptMeasurer, builds: Sequence[Any], payload: Mapping[str, Any], heard: Callable[[int, Measurement], None]
+) -> None:
     have.measurer.heard = heard
     try:
         have.measurer.measure(builds, payload.get("incumbent_s"))
@@ -145,7 +147,7 @@ def _confirm(have: KeptMeasurer, payload: Mapping[str, Any], site: Worksite) -> 
     made = _built(have, item)
     if not isinstance(made, Measurement):
         _begin(site, item["i"], payload)
-    row: Any = made if isinstance(made, Measurement) else have.measurer.confirm(_any(made))
+    row: Any = made if isinstance(made, Measurement) else have.measurer.confirm(_as_built(made))
     return {"row": messages.measurement_json(row)}
 
 
@@ -163,7 +165,7 @@ def _duel(have: KeptMeasurer, payload: Mapping[str, Any], site: Worksite) -> dic
         return {"error": str(e), "culprit": e.culprit}
 
 
-def _any(made: TravellingBuild) -> Any:
+def _as_built(made: TravellingBuild) -> Any:
     """A Measurer takes whatever has a Built's object, signature, options and times."""
     return made
 

@@ -243,17 +243,17 @@ def task_of(data: Mapping[str, Any], device: str | Device, threads: int) -> Kern
     is from. Raises FleetError where it is another kernel here, and what KernelTask does."""
     asked = (data["shape"], data["dtype"], device, threads, data["vars"], tuple(data["allow"]))
     if "file" not in data:
-        return _same(KernelTask(str(data["kernel"]), *asked), data)
+        return _checked_task(KernelTask(str(data["kernel"]), *asked), data)
     text = data["file"]["text"].encode("utf-8", "surrogateescape")
     if hashlib.sha256(text).hexdigest() != data["file"]["sha256"]:
         raise FleetError("the kernel's file was changed on its way; send it again")
     with tempfile.TemporaryDirectory(prefix="tilewright-kernel-") as folder:
         path = os.path.join(folder, os.path.basename(str(data["file"]["name"])))
         Path(path).write_bytes(text)
-        return _same(KernelTask(f"{path}:{data['kernel']}", *asked), data)
+        return _checked_task(KernelTask(f"{path}:{data['kernel']}", *asked), data)
 
 
-def _same(task: KernelTask, data: Mapping[str, Any]) -> KernelTask:
+def _checked_task(task: KernelTask, data: Mapping[str, Any]) -> KernelTask:
     if task.key.kernel != data["hash"]:
         raise FleetError(
             f"{task.name} is another kernel on the worker ({task.key.kernel[:12]}, not {data['hash'][:12]}): it must not depend on the machine"

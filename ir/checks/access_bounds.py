@@ -113,14 +113,14 @@ def _points(variables: dict[Node, tuple[int, int]]) -> tuple[dict[Node, Array], 
         values: list[Array] = [np.arange(lo, hi + 1, dtype=np.int64) for lo, hi in variables.values()]
     else:
         each = max(2, int(_SOME ** (1 / len(variables)) + 1e-9))
-        values = [_some(lo, hi, each) for lo, hi in variables.values()]
+        values = [_sampled(lo, hi, each) for lo, hi in variables.values()]
         if prod(len(v) for v in values) > 1 << 18:
             raise OpenIndexError
     grid = np.meshgrid(*values, indexing="ij")
     return {v: g.ravel() for v, g in zip(variables, grid, strict=True)}, whole
 
 
-def _some(lo: int, hi: int, count: int) -> Array:
+def _sampled(lo: int, hi: int, count: int) -> Array:
     import numpy as np
 
     picked: Sequence[int] = (lo, hi, lo + 1, hi - 1, (lo + hi) // 2, *np.linspace(lo, hi, max(0, count - 5), dtype=np.int64).tolist())
@@ -160,7 +160,7 @@ def _outside(a: Access, points: dict[Node, Array]) -> Array:
     return np.asarray(out)
 
 
-def _whole(n: Node, v: Sequence[Array]) -> Array:
+def _integer_values(n: Node, v: Sequence[Array]) -> Array:
     """An operation of whole numbers at every point, which wraps as its type does."""
     import numpy as np
 
@@ -196,7 +196,7 @@ def value_at(n: Node, points: dict[Node, Array]) -> Array:
     if op == "cast" and n.dtype is index and n.src[0].dtype.is_int:
         return v[0]
     if n.dtype.is_int and n.dtype is not index and op != "where":
-        return _whole(n, v)
+        return _integer_values(n, v)
     if n.dtype is index and op in ("div", "mod") and n.arg is not None:
         return np.asarray(v[0] // n.arg if op == "div" else v[0] % n.arg)
     if op == "where":
@@ -352,13 +352,13 @@ def cases(mask: Node, holds: bool = True) -> list[list[Node]]:
     a, b = mask.src
     if mask.op in ("eq", "ne"):
         same = (mask.op == "eq") is holds
-        return [[ix.add(a, b, -1), ix.add(b, a, -1)]] if same else [[_less(a, b)], [_less(b, a)]]
+        return [[ix.add(a, b, -1), ix.add(b, a, -1)]] if same else [[_is_less(a, b)], [_is_less(b, a)]]
     strict = (mask.op == "lt") is holds
     a, b = (a, b) if holds else (b, a)
-    return [[_less(a, b) if strict else ix.add(a, b, -1)]]
+    return [[_is_less(a, b) if strict else ix.add(a, b, -1)]]
 
 
-def _less(a: Node, b: Node) -> Node:
+def _is_less(a: Node, b: Node) -> Node:
     """a < b as an index that is at most 0."""
     return ix.add(ix.add(a, b, -1), const(1))
 
@@ -409,15 +409,15 @@ def slope(n: Node, v: Node) -> int | None:
     if v not in axes_of(n) if v.op == "axis" else all(s is not v for s in walk(n)):
         return 0
     if n.op == "sum":
-        return _both(s if s is None or k > 0 else -s for s, k in zip((slope(t, v) for t in n.src), n.arg[0], strict=True))
+        return _common_sign(s if s is None or k > 0 else -s for s, k in zip((slope(t, v) for t in n.src), n.arg[0], strict=True))
     if n.op == "prod":
         return _product(n, v)
     if n.op in ("min", "max") or (n.op == "div" and n.arg is not None):
-        return _both(slope(s, v) for s in n.src)
+        return _common_sign(slope(s, v) for s in n.src)
     return None
 
 
-def _both(ways: Iterator[int | None]) -> int | None:
+def _common_sign(ways: Iterator[int | None]) -> int | None:
     found = set(ways) - {0}
     return next(iter(found), 0) if len(found) < 2 else None
 
@@ -426,4 +426,4 @@ def _product(n: Node, v: Node) -> int | None:
     """Factors that are never negative, all growing or all falling."""
     if any(ix.bounds(s)[0] < 0 for s in n.src):
         return None
-    return _both(slope(s, v) for s in n.src)
+    return _common_sign(slope(s, v) for s in n.src)

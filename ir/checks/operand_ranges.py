@@ -88,7 +88,7 @@ def _placing(kernel: KernelBody) -> tuple[set[Buffer], dict[Buffer, dict[Extent,
     for a in accesses(kernel):
         placing.update(_read(a.position))
         if a.mask is None:
-            found = _whole(a.position)
+            found = _source_buffer(a.position)
             if found is not None:
                 implied.setdefault(found, {})[a.size] = None
         else:
@@ -104,7 +104,7 @@ def _read(n: Node) -> set[Buffer]:
     return {load_parts(m)[0] for m in walk(n) if m.op == "load" and m.dtype.is_int}
 
 
-def _whole(n: Node) -> Buffer | None:
+def _source_buffer(n: Node) -> Buffer | None:
     """The input whose every element this is in turn, through conversions."""
     while n.op == "cast" and n.src[0].dtype.is_int:
         n = n.src[0]

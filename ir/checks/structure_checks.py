@@ -40,7 +40,7 @@ def check_aliases(kernel: KernelBody) -> None:
         stores = [s for s in kernel.stores if s.buffer == out]
         if len(stores) != 1 or stores[0].combine is not None:
             raise KernelError(f"{what}: it is written by more than one plain store")
-        if not _once(stores[0]):
+        if not _is_injective(stores[0]):
             raise KernelError(f"{what}: its indices do not show that every element is written once; store to the axes themselves")
         _check_reads(kernel, source, stores[0], what)
 
@@ -90,7 +90,7 @@ def _touches(root: Node, source: Buffer, reading: set[str]) -> bool:
     return any((n.op == "load" and load_parts(n)[0] == source) or (n.op == "ref" and n.arg in reading) for n in walk(root))
 
 
-def _once(store: Store) -> bool:
+def _is_injective(store: Store) -> bool:
     """Whether different points certainly have different elements: each axis is in one index, and there each step of
     an axis is longer than all that the axes of shorter steps can reach together."""
     left = set(store.axes)

@@ -59,10 +59,10 @@ def check_written_once(kernel: KernelBody) -> None:
         earlier.append(s)
         found = writes(s).at if s.combine is None else None
         if found is not None:
-            raise KernelError(f"kernel {kernel.name}: the store to {s.buffer.name} {_twice(s, *found)}")
+            raise KernelError(f"kernel {kernel.name}: the store to {s.buffer.name} {_collision_text(s, *found)}")
 
 
-def _twice(s: Store, a: dict[Node, int], b: dict[Node, int]) -> str:
+def _collision_text(s: Store, a: dict[Node, int], b: dict[Node, int]) -> str:
     differ = [x for x in s.axes if a[x] != b[x]]
     idle = [x for x in differ if x not in axes_of(*s.indices)]
     names = ", ".join(f"{x!r}" for x in idle or differ)
@@ -215,7 +215,7 @@ CHUNK = 1 << 20
 @lru_cache(maxsize=4096)
 def writes_whole(store: Store) -> bool:
     """Whether every element of the output gets a value, whatever data is. (What combines starts from its identity.)"""
-    return store.combine is not None or all(_whole(s) for s in _sized(store))
+    return store.combine is not None or all(_covers_output(s) for s in _sized(store))
 
 
 def written_whole(kernel: KernelBody, buffer: Buffer) -> bool:
@@ -229,7 +229,7 @@ def written_whole(kernel: KernelBody, buffer: Buffer) -> bool:
     return sum(prod(int(a.arg.extent) for a in s.axes) for s in stores) == prod(int(as_node(n).arg) for n in buffer.shape)
 
 
-def _whole(store: Store) -> bool:
+def _covers_output(store: Store) -> bool:
     """The same for a store whose sizes are numbers."""
     shape = [int(ix.evaluate(as_node(n), {})) for n in store.buffer.shape]
     extents = [a.arg.extent for a in store.axes]

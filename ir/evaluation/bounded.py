@@ -75,10 +75,10 @@ def unary(op: str, a: BoundedNode, of: DType) -> BoundedNode:
     if e is not None:
         e = function_error(NODES, op, x, v, e, SLACK)
     made = paired(v, e, (1.0 if op == "sqrt" else FUNCTION_ULP) * of.eps, SMALLEST.get(of.name, 0.0))
-    return _open(made, of) if op == "exp" else made
+    return _unbounded_error(made, of) if op == "exp" else made
 
 
-def _open(a: BoundedNode, of: DType) -> BoundedNode:
+def _unbounded_error(a: BoundedNode, of: DType) -> BoundedNode:
     """An error without end where a value that float64 holds overflows its own type: what follows from it has no formula here."""
     if of.compute.size == 8 or a.error is None:
         return a
@@ -91,7 +91,7 @@ def quotient(a: BoundedNode, b: BoundedNode, of: DType) -> BoundedNode:
     """A division."""
     v = a.value / b.value
     e = quotient_error(NODES, v, b.value, a.error, b.error)
-    return rounded(v, None, of) if e is None else _open(rounded(v, e, of), of)
+    return rounded(v, None, of) if e is None else _unbounded_error(rounded(v, e, of), of)
 
 
 def paired(value: Node, error: Node | None, eps: float, smallest: float) -> BoundedNode:

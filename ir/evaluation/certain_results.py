@@ -387,10 +387,10 @@ class Computed(Kinds):
     """Kinds with what is certain to the bit (`Kind.made`)."""
 
     def leaf(self, raw: Array, dtype: DType) -> Kind:
-        return _given(super().leaf(raw, dtype), dtype)
+        return _without_error(super().leaf(raw, dtype), dtype)
 
     def number(self, value: Any, dtype: DType) -> Kind:
-        return _given(super().number(value, dtype), dtype)
+        return _without_error(super().number(value, dtype), dtype)
 
     def map(self, q: Kind, f: Callable[[Array], Array]) -> Kind:
         return replace(super().map(q, f), made=None if q.made is None else f(q.made))
@@ -432,7 +432,7 @@ class Computed(Kinds):
         return replace(super().mask(keep, a), made=None if a.made is None else np.where(keep, a.made, 0.0))
 
 
-def _given(k: Kind, dtype: DType) -> Kind:
+def _without_error(k: Kind, dtype: DType) -> Kind:
     return replace(k, made=k.pair.value if dtype.is_float else None)
 
 

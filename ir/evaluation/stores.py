@@ -43,22 +43,22 @@ def run(env: Env, store: Store, out: Output, ranges: dict[str, Span]) -> None:
     total = prod(hi - lo for lo, hi in spans)
     if not total:
         return
-    _cut(env, store, out, spans, total)
+    _store_in_pieces(env, store, out, spans, total)
 
 
-def _cut(env: Env, store: Store, out: Output, spans: tuple[Span, ...], total: int) -> None:
+def _store_in_pieces(env: Env, store: Store, out: Output, spans: tuple[Span, ...], total: int) -> None:
     if total > PIECE:
         for i, (lo, hi) in enumerate(spans):
             if hi - lo > 1:
                 step = max(1, (hi - lo) * PIECE // total)
                 for a in range(lo, hi, step):
                     s = (a, min(a + step, hi))
-                    _cut(env, store, out, (*spans[:i], s, *spans[i + 1 :]), total // (hi - lo) * (s[1] - s[0]))
+                    _store_in_pieces(env, store, out, (*spans[:i], s, *spans[i + 1 :]), total // (hi - lo) * (s[1] - s[0]))
                 return
-    _piece(env, store, out, spans)
+    _store_piece(env, store, out, spans)
 
 
-def _piece(env: Env, store: Store, out: Output, spans: tuple[Span, ...]) -> None:
+def _store_piece(env: Env, store: Store, out: Output, spans: tuple[Span, ...]) -> None:
     c = DenseContext(env, store.axes, spans)
     algebra = env.algebra
     q = c.eval(unrounded(store.expr))
@@ -132,12 +132,12 @@ def needed(kernel: Kernel, env: Env, ranges: Ranges) -> dict[str, Ranges]:
         reads([s.expr, *s.indices, *([] if s.mask is None else [s.mask])], s.axes, ranges)
     out: dict[str, Ranges] = {}
     for v in reversed(list(kernel.values.values())):
-        mine = out[v.name] = _own(v, env, wanted.get(v.name, ()))
+        mine = out[v.name] = _value_spans(v, env, wanted.get(v.name, ()))
         reads([v.body], (*v.axes, *v.reduce_axes), mine)
     return out
 
 
-def _own(v: Value, env: Env, wanted: Sequence[Span]) -> Ranges:
+def _value_spans(v: Value, env: Env, wanted: Sequence[Span]) -> Ranges:
     """The spans of a value's families: what is read of it, but all of an axis that is reduced or scanned over."""
     whole = {a.arg.family for a in v.reduce_axes} | ({v.expr.axis.arg.family} if isinstance(v.expr, Scan) else set())
     out: Ranges = {}

@@ -250,10 +250,10 @@ def compute(env: Env, v: Value, ranges: dict[str, Span]) -> Stored:
     shape = [hi - lo for lo, hi in spans]
     out: Quantity = None
     body = _Body(env, v)
-    for piece, left in _pieces(body, spans, over):
+    for piece, left in _small_pieces(body, spans, over):
         q = body.finished(piece, left)
         if piece == spans:
-            return Stored(v.axes, spans, _whole(env, q, spans))
+            return Stored(v.axes, spans, _broadcast(env, q, spans))
         if out is None:
             out = env.algebra.blank(shape, v.dtype)
         env.algebra.assign(out, tuple(slice(lo - a, hi - a) for (lo, hi), (a, _) in zip(piece, spans, strict=True)), q)
@@ -323,14 +323,14 @@ class _Body:
         rank = len(self.v.axes)
         algebra, dtype = self.env.algebra, self.v.dtype
         if len(self.factors) > 1:
-            x, y = _two(c, [c.eval(f) for f in self.factors], dtype)
+            x, y = _two_factors(c, [c.eval(f) for f in self.factors], dtype)
             return algebra.product(x, y, ProductLayout(c.shape, rank), dtype)
         axes = tuple(range(rank, len(self.dims)))
         q = algebra.map(c.eval(self.v.body), lambda x: np.broadcast_to(x, (*x.shape[:rank], *c.shape[rank:])))
         return algebra.partial(self.combine, q, axes, dtype)
 
 
-def _two(c: DenseContext, qs: list[Quantity], dtype: DType) -> tuple[Quantity, Quantity]:
+def _two_factors(c: DenseContext, qs: list[Quantity], dtype: DType) -> tuple[Quantity, Quantity]:
     """The factors multiplied together pairwise, smallest result first, until two are left."""
     algebra = c.env.algebra
     qs = list(qs)
@@ -375,7 +375,7 @@ def _cut(span: Span, parts: int) -> list[Span]:
     return [(a, min(a + step, hi)) for a in range(lo, hi, step)] or [span]
 
 
-def _pieces(body: _Body, spans: tuple[Span, ...], over: tuple[Span, ...]) -> list[tuple[tuple[Span, ...], tuple[Span, ...]]]:
+def _small_pieces(body: _Body, spans: tuple[Span, ...], over: tuple[Span, ...]) -> list[tuple[tuple[Span, ...], tuple[Span, ...]]]:
     """`spans` cut along the outermost axes that matter until the arrays are small, each with what is reduced for it."""
     over = body.limits.within(body.env, spans, over)
     parts, axes = body.weight(spans, over)
@@ -386,7 +386,7 @@ def _pieces(body: _Body, spans: tuple[Span, ...], over: tuple[Span, ...]) -> lis
         if a in axes and hi - lo > 1 and a not in body.fixed:
             out = []
             for s in _cut((lo, hi), min(parts, HALVES) if body.limits.found else parts):
-                out.extend(_pieces(body, (*spans[:i], s, *spans[i + 1 :]), over))
+                out.extend(_small_pieces(body, (*spans[:i], s, *spans[i + 1 :]), over))
             return out
     return [(spans, over)]
 
@@ -423,7 +423,7 @@ def fold(env: Env, f: Fold, ranges: dict[str, Span], tile: int | None) -> None:
             v = f.component(c)
             spans = spans_of(env, v.axes, ranges)
             q = DenseContext(env, v.axes, spans).eval(m)
-            merged[c] = Stored(v.axes, spans, _whole(env, q, spans))
+            merged[c] = Stored(v.axes, spans, _broadcast(env, q, spans))
         states = merged
     env.placeholders = {}
     env.values.update(states)
@@ -437,10 +437,10 @@ def _block(env: Env, f: Fold, ranges: dict[str, Span]) -> None:
 def _identity(env: Env, f: Fold, i: int, ranges: dict[str, Span]) -> Stored:
     v = f.component(f.components[i])
     spans = spans_of(env, v.axes, ranges)
-    return Stored(v.axes, spans, _whole(env, DenseContext(env, v.axes, spans).eval(f.monoid.identity[i]), spans))
+    return Stored(v.axes, spans, _broadcast(env, DenseContext(env, v.axes, spans).eval(f.monoid.identity[i]), spans))
 
 
-def _whole(env: Env, q: Quantity, spans: tuple[Span, ...]) -> Quantity:
+def _broadcast(env: Env, q: Quantity, spans: tuple[Span, ...]) -> Quantity:
     shape = [hi - lo for lo, hi in spans]
     return env.algebra.map(q, lambda x: np.broadcast_to(x, shape))
 

@@ -89,14 +89,14 @@ def separate_families(kernel: Kernel) -> Kernel:
         frozenset(s.axes) for s in kernel.stores
     ]
     folded = {item.axis.arg.family for item in kernel.body if isinstance(item, Fold)}
-    shared = dict.fromkeys(f for n in nests for f in _twice(a.arg.family for a in n) if f not in folded)
+    shared = dict.fromkeys(f for n in nests for f in _repeated(a.arg.family for a in n) if f not in folded)
     table: dict[Node, Node] = {}
     for family in shared:
         table |= _new(kernel, family, nests)
     return OtherAxes(kernel, table).run() if table else kernel
 
 
-def _twice(families: Iterable[str]) -> Iterator[str]:
+def _repeated(families: Iterable[str]) -> Iterator[str]:
     seen: set[str] = set()
     for f in families:
         if f in seen:

@@ -417,7 +417,7 @@ def without_epilogue(kernel: Kernel) -> Kernel:
     result in the type it is accumulated in. Inputs nothing reads any more are dropped. Stores that read two results,
     or one at other places than their own axes, stay."""
     point = {v.name: v for v in kernel.body if isinstance(v, Value) and isinstance(v.expr, Node)}
-    bare = {s: _bare(kernel, s, point) for s in kernel.stores}
+    bare = {s: _result_store(kernel, s, point) for s in kernel.stores}
     types: dict[str, set[DType]] = {}
     for b in bare.values():
         types.setdefault(b.buffer.name, set()).add(b.buffer.dtype)
@@ -435,7 +435,7 @@ def without_epilogue(kernel: Kernel) -> Kernel:
     return Kernel(kernel.name, body, stores, buffers)
 
 
-def _bare(kernel: Kernel, s: Store, point: dict[str, Value]) -> Store:
+def _result_store(kernel: Kernel, s: Store, point: dict[str, Value]) -> Store:
     """The store of the reduction's own result, or `s`."""
     expr = s.expr
     while True:
@@ -568,7 +568,7 @@ def _canonical(k: Kernel) -> Canonical:
     axes = sites | families
     text = f"kernel {VERSION}\n{w.text}{_decided(k, axes)}{chr(10) + 'fixed' if k.fixed else ''}"
     places = [(b.name, w.buffers[b], repr(b.shape)) for b in k.buffers]  # also which parameter is which: factors have no order in the text
-    identity = _sha(repr((text, k.name, places, _given(k), w.values, *_aliases(k))))
+    identity = _sha(repr((text, k.name, places, _hidden_facts(k), w.values, *_aliases(k))))
     return Canonical(text, _sha(text), identity, dict(w.symbols) | tensors | axes, tensors, axes, families | sites)
 
 
@@ -592,7 +592,7 @@ def _aliases(k: Kernel) -> list[tuple[str, str]]:
     return [(b.name, b.alias) for b in k.outputs if b.alias]
 
 
-def _given(k: Kernel) -> list[object]:
+def _hidden_facts(k: Kernel) -> list[object]:
     """Everything the numbering hides: names and the order of things."""
     nests: list[Value | Store] = [*k.values.values(), *k.stores]
     return [[a.arg.name for a in k.axes], [[a.arg.name for a in n.axes] for n in nests], [s.arg.name for s in k.symbols]]

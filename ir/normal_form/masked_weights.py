@@ -41,13 +41,13 @@ def mask_weights(kernel: Kernel) -> Kernel:
 
 
 def _fold(fold: Fold) -> Fold:
-    turned = tuple(_turned(v) for v in fold.block)
+    turned = tuple(_condition_first(v) for v in fold.block)
     values = {v.name: v for v in turned}
     block = tuple(_masked(fold, values, v) for v in turned)
     return fold if all(a is b for a, b in zip(block, turned, strict=True)) else replace(fold, block=block)
 
 
-def _turned(v: Value) -> Value:
+def _condition_first(v: Value) -> Value:
     """`v` with where(c, −∞, x) written as where(not c, x, −∞)."""
     table: dict[Node, Node] = {}
     for n in walk(v.body):
@@ -70,7 +70,7 @@ def _masked(fold: Fold, values: dict[str, Value], v: Value) -> Value:
     sites = [a for a in v.axes if a.arg.family == fold.axis.arg.family]
     if len(sites) != 1 or not _is_maximum(values, found, sites[0]):
         return v
-    seen = _seen(found.score, values)
+    seen = _visible_where(found.score, values)
     if (
         seen is None
         or any(n.op in ("load", "ref") for n in walk(seen))
@@ -114,11 +114,11 @@ def _is_maximum(values: dict[str, Value], w: _Weight, site: Node) -> bool:
     return site not in axes_of(*w.maximum.src) and substitute(m.body, at) is w.score
 
 
-def _seen(score: Node, values: dict[str, Value]) -> Node | None:
+def _visible_where(score: Node, values: dict[str, Value]) -> Node | None:
     """The condition outside of which a score is −∞; None where there is none."""
     if score.op == "ref" and score.arg in values:
         v = values[score.arg]
-        return _seen(substitute(v.expr, dict(zip(v.axes, score.src, strict=True))), {}) if isinstance(v.expr, Node) else None
+        return _visible_where(substitute(v.expr, dict(zip(v.axes, score.src, strict=True))), {}) if isinstance(v.expr, Node) else None
     return score.src[0] if score.op == "where" and _is_least(score.src[2]) else None
 
 

@@ -248,7 +248,7 @@ def _next(kernel: Kernel) -> Kernel | None:
     count: dict[Node, int] = {}
     for n in order:
         count[n] = 1 + sum(count[s] for s in n.src) if n.dtype is not index else 0
-    holds = _holds(order, count)
+    holds = _holds_costly(order, count)
     leaves: dict[Node, tuple[Node, ...]] = {}
     for n in order:
         leaves[n] = (n,) if n.dtype is index else tuple(dict.fromkeys(leaf for s in n.src for leaf in leaves[s]))
@@ -283,7 +283,7 @@ def _is_costly(n: Node) -> bool:
     return n.op in COSTLY and n.dtype.is_float and bool(axes_of(n))
 
 
-def _holds(order: Sequence[Node], count: dict[Node, int]) -> dict[Node, bool]:
+def _holds_costly(order: Sequence[Node], count: dict[Node, int]) -> dict[Node, bool]:
     """Whether each expression holds what is costly, over all of its axes, and nothing that has no place in a value."""
     costly: dict[Node, bool] = {}
     plain: dict[Node, bool] = {}

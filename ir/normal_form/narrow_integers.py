@@ -339,11 +339,11 @@ def narrow_sums(kernel: Kernel) -> Kernel:
     """An equal kernel whose sums and extremes of integers have the smallest type of 16 or 32 bits that their values fit, where nothing
     that they are computed of is wider; `kernel` itself where none is narrower."""
     known = KernelRanges(ranges_of(kernel))
-    found = {v.name: to for v in kernel.body if isinstance(v, Value) and (to := _fits(kernel, v, known)) is not None}
+    found = {v.name: to for v in kernel.body if isinstance(v, Value) and (to := _smaller_type(kernel, v, known)) is not None}
     return _Narrower(kernel, found).run() if found else kernel
 
 
-def _fits(kernel: Kernel, v: Value, known: KernelRanges) -> DType | None:
+def _smaller_type(kernel: Kernel, v: Value, known: KernelRanges) -> DType | None:
     """The smaller type of a reduction; None where there is none."""
     e = v.expr
     if not isinstance(e, Reduce) or e.combine not in _COMBINES or v.dtype is not e.dtype:

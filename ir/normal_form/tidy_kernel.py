@@ -300,7 +300,7 @@ class _Writing:
         self.sites = LoopSites(self.ties, self.nests)
         self.by_name = {n.name: n for n in self.nests if n.name}
         self.family = self._families(taken | {v.name for v in naming.values})
-        self.order = {n.name: _turn(self.ties, n) for n in self.nests if n.name}
+        self.order = {n.name: _index_order(self.ties, n) for n in self.nests if n.name}
         stores = {n.source: self._store(n, n.source) for n in self.nests if isinstance(n.source, Store)}
         self.kernel = Kernel(kernel.name, tuple(self._body()), tuple(stores[s] for s in kernel.stores), kernel.buffers)
 
@@ -376,7 +376,7 @@ class _Writing:
         return out
 
 
-def _turn(ties: AxisTies, n: NamedNest) -> tuple[int, ...]:
+def _index_order(ties: AxisTies, n: NamedNest) -> tuple[int, ...]:
     """Where each of a value's axes is among the indices with which the forms read it."""
     before = ties.axes(ties.place[n.name]) if isinstance(n.source, Value) else tuple(sorted(n.axes, key=ties.rank))
     return tuple(before.index(a) for a in n.axes)
@@ -391,7 +391,7 @@ def _ordered(units: list[list[NamedNest]]) -> list[list[NamedNest]]:
     for k, found in enumerate(needs):
         for j in found:
             readers[j].append(k)
-    ready = [(_late(units[k]), k) for k, found in enumerate(needs) if not found]
+    ready = [(_nest_rank(units[k]), k) for k, found in enumerate(needs) if not found]
     heapq.heapify(ready)
     waiting = [len(found) for found in needs]
     out = []
@@ -401,9 +401,9 @@ def _ordered(units: list[list[NamedNest]]) -> list[list[NamedNest]]:
         for j in readers[k]:
             waiting[j] -= 1
             if not waiting[j]:
-                heapq.heappush(ready, (_late(units[j]), j))
+                heapq.heappush(ready, (_nest_rank(units[j]), j))
     return out
 
 
-def _late(unit: list[NamedNest]) -> tuple[int, bool, int]:
+def _nest_rank(unit: list[NamedNest]) -> tuple[int, bool, int]:
     return max((n.level, not isinstance(n.source, Value), len(n.axes)) for n in unit)

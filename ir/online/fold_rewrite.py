@@ -128,7 +128,7 @@ class _Rewrite:
 
     def _is_product(self, n: ChainNest) -> bool:
         """Whether a nest sums products of a head itself, and not of a function of it."""
-        parts = factors(_bare(n.exprs[0]))[0]
+        parts = factors(_without_casts(n.exprs[0]))[0]
         return _contracts(n) and all(p.op == "ref" or not {r.arg for r in N.walk(p) if r.op == "ref"} & self.heads for p in parts)
 
     def _inside(self) -> list[str]:
@@ -254,12 +254,12 @@ def _over(n: ChainNest) -> list[tuple[Node, Node]]:
 
 def _contracts(n: ChainNest) -> bool:
     """Whether a nest is a sum of products in which two factors or more lack an axis of the result, and not the same."""
-    parts = [axes_of(p) for p in factors(_bare(n.exprs[0]))[0]] if n.combine == "add" else []
+    parts = [axes_of(p) for p in factors(_without_casts(n.exprs[0]))[0]] if n.combine == "add" else []
     lacking = [lost for p in parts if p and (lost := set(n.axes) - p)]
     return len(lacking) > 1 and not set.intersection(*lacking)
 
 
-def _bare(e: Node) -> Node:
+def _without_casts(e: Node) -> Node:
     while e.op == "cast":
         e = e.src[0]
     return e

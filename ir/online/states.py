@@ -522,10 +522,10 @@ def _is_zero(fs: tuple[Factor, ...], leaves: list[Factor], reduction: Reduction)
     mean = shifts[0].mean
     weights, whole = tuple(fewer_shifts(fs, Counter())), tuple(unshifted(fs))
     sums = ((weights, mean.weight), (whole, mean.total))
-    return all(s.over == over and s.dtype is dtype and _same(body_of(g, dtype), s.body) for g, s in sums)
+    return all(s.over == over and s.dtype is dtype and _same_factors(body_of(g, dtype), s.body) for g, s in sums)
 
 
-def _same(a: Node, b: Node) -> bool:
+def _same_factors(a: Node, b: Node) -> bool:
     """Whether two products have the same factors."""
     (up, down), (top, under) = factors(a), factors(b)
     return Counter(up) == Counter(top) and Counter(down) == Counter(under)

@@ -36,7 +36,7 @@ def strided_read(ev: Indices, mem: Mem, base: Node, offset: int, step: int, inva
     if component is not None and (mask is None or isinstance(known, tuple)):
         there = [known[i // step] if isinstance(known, tuple) else True for i in range(step * width)]
         size = chunk(ev.low.sched.target, mem.dtype.size, step, width)
-        chunks = [_whole(ev, mem, base, offset - component + at, there[at : at + size]) for at in range(0, step * width, size)]
+        chunks = [_masked_vector(ev, mem, base, offset - component + at, there[at : at + size]) for at in range(0, step * width, size)]
         return deinterleave(b, [joined(b, chunks[i::step]) for i in range(step)], component, size)
     if mask is not None:
         return None
@@ -60,7 +60,7 @@ def strided_vector(ev: Indices, load: Callable[[int], Val], offset: int, step: i
     return found
 
 
-def _whole(ev: Indices, mem: Mem, base: Node, offset: int, there: Sequence[bool]) -> Val:
+def _masked_vector(ev: Indices, mem: Mem, base: Node, offset: int, there: Sequence[bool]) -> Val:
     """A vector of consecutive elements, of those that are there."""
     b, width = ev.b, len(there)
     if not any(there):

@@ -152,7 +152,7 @@ def _vector(
     if len(group) == 1:
         return b.splat(low.load(mem, base, first, 1, alone, invariant), width), first
     for start in (first, last - width + 1) if alone is None else ():
-        if _there(ev, base, start, width, *row):
+        if _is_inside_row(ev, base, start, width, *row):
             return low.load(mem, base, start, width, None, invariant), start
     mask = b.const(tuple(i <= last - first for i in range(width)), bool_, width)
     if alone is not None:
@@ -161,7 +161,7 @@ def _vector(
     return low.load(mem, base, first, width, mask, invariant), first
 
 
-def _there(ev: Indices, base: Node, start: int, width: int, there: int, pitch: int) -> bool:
+def _is_inside_row(ev: Indices, base: Node, start: int, width: int, there: int, pitch: int) -> bool:
     """Whether `width` elements from base + start on are among the first of a row."""
     if not pitch:
         lo, hi = ev.span(base)

@@ -38,7 +38,7 @@ def transposed(b: Builder, rows: Sequence[Val]) -> list[Val]:
     times = len(rows) // rows[0].lanes
     whole = [joined(b, [rows[at + j + unit * i] for i in range(times)]) for at in range(0, len(rows), unit * times) for j in range(unit)]
     squares = [_rounds(b, whole[at : at + unit], lambda lanes: _zips(lanes, unit), apart=True) for at in range(0, len(whole), unit)]
-    columns = [_rounds(b, [s[c] for s in squares], lambda lanes: _halves(lanes, unit), apart=False) for c in range(unit)]
+    columns = [_rounds(b, [s[c] for s in squares], lambda lanes: _even_and_odd(lanes, unit), apart=False) for c in range(unit)]
     return [c[i] for i in range(len(squares)) for c in columns]
 
 
@@ -96,7 +96,7 @@ def _zips(lanes: int, unit: int) -> tuple[Lanes, Lanes]:
     return zipped(0), zipped(unit // 2)
 
 
-def _halves(lanes: int, unit: int) -> tuple[Lanes, Lanes]:
+def _even_and_odd(lanes: int, unit: int) -> tuple[Lanes, Lanes]:
     """The even and the odd units of both vectors."""
 
     def units(start: int) -> Lanes:
@@ -139,8 +139,8 @@ def transposed_read(ev: Indices, mem: Mem, address: Node, asg: Assignment, invar
     varies = [p.name for p in ev.regs if p.var in further] + [n for _, n in copies]
     columns = ev.blocks.setdefault((mem, address, *(first[n] for n in varies)), [])
     if not columns:
-        columns_there = _there(ev, part.axis, first, long) if part.axis in past else None
-        rows_there = _there(ev, ev.lane.axis, first, ev.width) if ev.lane.axis in past else None
+        columns_there = _inside_mask(ev, part.axis, first, long) if part.axis in past else None
+        rows_there = _inside_mask(ev, ev.lane.axis, first, ev.width) if ev.lane.axis in past else None
         rows = []
         for i in range(ev.width):
             mask = columns_there
@@ -164,7 +164,7 @@ def _row(ev: Indices, address: Node, first: Assignment, row: int) -> tuple[Node,
     return ix.linear(terms, 0), more + c + lane * row + sum(k * first[name] for k, name in copies)
 
 
-def _there(ev: Indices, axis: Node, first: Assignment, count: int) -> Val:
+def _inside_mask(ev: Indices, axis: Node, first: Assignment, count: int) -> Val:
     """Which of `count` consecutive points of an axis, from that of an assignment on, are inside its extent."""
     plan = ev.low.sched.plans[axis]
     base, c, _, _ = ev.split(plan.index, first)

@@ -122,7 +122,7 @@ def split(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
     root = _ROOT[e.dtype.name]
     one = f.bias << f.mantissa
     moved = e.op("add", e.bits(scaled), e.whole(one - root))
-    biased = _whole(e, e.op("shr", moved, e.whole(f.mantissa)))
+    biased = _int_as_float(e, e.op("shr", moved, e.whole(f.mantissa)))
     k = e.op("sub", biased, e.op("select", tiny, e.num(f.bias + f.mantissa), e.num(f.bias)))
     m = e.number(e.op("add", e.op("and", moved, e.whole((1 << f.mantissa) - 1)), e.whole(root)))
     return k, m
@@ -155,7 +155,7 @@ def _log_ends(e: FloatEmitter, x: Val, y: Val) -> Val:
     return e.op("select", e.op("le", x, e.num(0.0)), bad, y)
 
 
-def _whole(e: FloatEmitter, n: Val) -> Val:
+def _int_as_float(e: FloatEmitter, n: Val) -> Val:
     """A small non-negative integer as a float: put under the exponent of 2^mantissa, since 64-bit conversions are slow on AVX2."""
     return e.op("sub", _above(e, n), e.num(2.0**e.f.mantissa))
 

@@ -23,7 +23,7 @@ def network(b: Builder, node: Node, value: Callable[[Node], Val]) -> Val | None:
     `value` evaluates operands."""
     if not node.dtype.is_float or node.dtype.narrow or "sse41" not in b.features:
         return None
-    order, inputs = _parts(node)
+    order, inputs = _extremes_and_operands(node)
     if sum(not any(_is_number(s) for s in n.src) for n in order) < 2:
         return None
     found = {n: value(n) for n in inputs}
@@ -54,7 +54,7 @@ def unless(b: Builder, other: Val, x: Val) -> Val:
     return b.op("bitcast", b.op("or", b.op("bitcast", x, dtype=bits), ones), dtype=x.dtype)
 
 
-def _parts(node: Node) -> tuple[list[Node], dict[Node, None]]:
+def _extremes_and_operands(node: Node) -> tuple[list[Node], dict[Node, None]]:
     """The extremes from `node` down, operands first, and what goes into them."""
     order: dict[Node, None] = {}
     inputs: dict[Node, None] = {}

@@ -34,7 +34,7 @@ def sin(e: FloatEmitter, x: Val) -> Val:
     """Correct sign of 0; NaN for infinities."""
     sign, a = e.op("and", e.bits(x), e.whole(e.sign)), e.op("abs", x)
     if e.speculates:
-        shifted, n = _halves(e, a, 0.0)
+        shifted, n = _half_turns(e, a, 0.0)
         near = _arc(e, a, n, shifted)
         if e.speculative():
             e.suppose(_ordinary(e, a))
@@ -51,7 +51,7 @@ def cos(e: FloatEmitter, x: Val) -> Val:
     a = e.op("abs", x)
     if e.speculates:
         # the cosine of n - 1/2 half turns and r is the sine of n half turns and r
-        shifted, n = _halves(e, a, 0.5)
+        shifted, n = _half_turns(e, a, 0.5)
         near = e.number(_arc(e, a, e.op("sub", n, e.num(0.5)), shifted))
         if e.speculative():
             e.suppose(_ordinary(e, a))
@@ -68,7 +68,7 @@ def tan(e: FloatEmitter, x: Val) -> Val | None:
     sign, a, name = e.op("and", e.bits(x), e.whole(e.sign)), e.op("abs", x), e.dtype.name
     magic = e.num(1.5 * 2.0**e.f.mantissa)
     shifted = e.fma(a, e.num(2 / math.pi), magic)
-    r = _left(e, a, e.op("sub", shifted, magic), 0.5)
+    r = _remainder(e, a, e.op("sub", shifted, magic), 0.5)
     square = e.op("mul", r, r)
     over, under = (e.horner(part, square) for part in minimax.TAN[name])
     over, under = e.fma(e.op("mul", r, square), over, r), e.fma(square, under, e.num(1.0))
@@ -90,14 +90,14 @@ def _ordinary(e: FloatEmitter, a: Val) -> Val:
     return e.op("lt", a, e.num(NEAR if e.dtype is not float32 or "fma" in e.b.features else NEAR32))
 
 
-def _halves(e: FloatEmitter, a: Val, more: float) -> tuple[Val, Val]:
+def _half_turns(e: FloatEmitter, a: Val, more: float) -> tuple[Val, Val]:
     """(a number whose bits' low end is n, n): the half turns in a, and so many more, as a whole number."""
     magic, rate = e.num(1.5 * 2.0**e.f.mantissa), e.num(1 / math.pi)
     shifted = e.op("add", e.fma(a, rate, e.num(more)), magic) if more else e.fma(a, rate, magic)
     return shifted, e.op("sub", shifted, magic)
 
 
-def _left(e: FloatEmitter, a: Val, n: Val, unit: float) -> Val:
+def _remainder(e: FloatEmitter, a: Val, n: Val, unit: float) -> Val:
     """What is left of an ordinary angle after n times `unit` half turns."""
     fused = "fma" in e.b.features
     for part in (minimax.PI if fused else minimax.PI_SHORT)[e.dtype.name]:
@@ -108,7 +108,7 @@ def _left(e: FloatEmitter, a: Val, n: Val, unit: float) -> Val:
 def _arc(e: FloatEmitter, a: Val, n: Val, shifted: Val) -> Val:
     """The bits of the sine of what is left of `a` after n half turns, with the sign that a whole number of them (the low bits of
     `shifted`) gives it."""
-    r = _left(e, a, n, 1.0)
+    r = _remainder(e, a, n, 1.0)
     square = e.op("mul", r, r)
     y = e.fma(e.op("mul", r, square), e.horner(minimax.ARC[e.dtype.name], square), r)
     return e.op("xor", e.bits(y), e.op("shl", e.bits(shifted), e.whole(8 * e.dtype.size - 1)))

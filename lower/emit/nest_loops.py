@@ -192,7 +192,7 @@ def pieces_of_any(low: Lowering, part: Part) -> list[Piece]:
 def _triangular(low: Lowering, part: Part) -> bool:
     """Whether the reductions that are being opened may leave out iterations of a loop."""
     s, nests = low.sched, low.scope.nests
-    if not nests or not cuttable(s) or part.kind == "fold" or low.scope.closing or not _plain(s, part):
+    if not nests or not cuttable(s) or part.kind == "fold" or low.scope.closing or not _is_unshared(s, part):
         return False
     return part.kind != "grid" and all(part.axis in (n.axes if scatters(n) else _reduced(s, n)) for n in nests)
 
@@ -203,7 +203,7 @@ def _reduced(s: Scheduled, n: Nest) -> tuple[Node, ...]:
     return n.reduce_axes if n.kind == "reduce" and not n.filled and not any(n.name in x for x in special) else ()
 
 
-def _plain(s: Scheduled, part: Part) -> bool:
+def _is_unshared(s: Scheduled, part: Part) -> bool:
     """Whether nothing but the nest itself counts on the loop: no ring, no staged tile."""
     return not s.rings and all(p.at.name != part.name for p in s.stages.values())
 

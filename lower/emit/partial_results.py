@@ -41,11 +41,11 @@ def across(b: Builder, vectors: Sequence[Val], combine: str) -> list[Val]:
     while len(out) < len(vectors):
         many = min(vectors[0].lanes, 1 << ((len(vectors) - len(out)).bit_length() - 1))
         some = vectors[len(out) : len(out) + (many if many >= FEWEST else 1)]
-        out += _together(b, some, combine) if many >= FEWEST else [_alone(b, some[0], combine)]
+        out += _reduce_vectors(b, some, combine) if many >= FEWEST else [_reduce_lanes(b, some[0], combine)]
     return out
 
 
-def _alone(b: Builder, v: Val, combine: str) -> Val:
+def _reduce_lanes(b: Builder, v: Val, combine: str) -> Val:
     """One value from all lanes, halving the vector each step."""
     while v.lanes > 1:
         half = v.lanes // 2
@@ -57,7 +57,7 @@ def _alone(b: Builder, v: Val, combine: str) -> Val:
     return v
 
 
-def _together(b: Builder, vectors: Sequence[Val], combine: str) -> list[Val]:
+def _reduce_vectors(b: Builder, vectors: Sequence[Val], combine: str) -> list[Val]:
     """The same for at most as many vectors as they have lanes, a power of two of them."""
     left = [LaneGroups(v, (i,)) for i, v in enumerate(vectors)]
     while len(left) > 1:
@@ -106,7 +106,7 @@ def across_threads(low: Lowering, n: Nest, results: dict[Key, Val], combine: str
         return results
     flat = [low.b.extract(v, i) if v.lanes > 1 else v for v in results.values() for i in range(v.lanes)]
     for t in shared:
-        near = _near(low, t)
+        near = _shuffle_neighbours(low, t)
         flat = [_shuffled(low, v, t.stride, near, combine) for v in flat]
         if near < t.count:
             flat = _exchanged(low, flat, t, near, combine)
@@ -122,7 +122,7 @@ def across_threads(low: Lowering, n: Nest, results: dict[Key, Val], combine: str
     return out
 
 
-def _near(low: Lowering, t: ThreadAxis) -> int:
+def _shuffle_neighbours(low: Lowering, t: ThreadAxis) -> int:
     """How many neighbours along a dimension sit in one warp and can be reached by shuffles; 1 if none."""
     warp, group = low.sched.target.warp, low.sched.group
     whole = group % warp == 0 or group & (group - 1) == 0  # else the last warp lacks threads that others would ask
@@ -161,7 +161,7 @@ def _exchanged(low: Lowering, vals: Sequence[Val], t: ThreadAxis, near: int, com
     while left > TOGETHER:
         left //= AT_ONCE
         with b.when(b.op("lt", index, b.const(left))):
-            store([_combined(b, combine, [b.load(_ahead(mem, i * left), mine) for i in range(AT_ONCE)]) for mem in mems])
+            store([_combined(b, combine, [b.load(_displaced(mem, i * left), mine) for i in range(AT_ONCE)]) for mem in mems])
     return [_combined(b, combine, _words(b, mem, first, left, far)) for mem in mems]
 
 
@@ -195,5 +195,5 @@ def _combined(b: Builder, combine: str, vals: Sequence[Val]) -> Val:
     return vals[0]
 
 
-def _ahead(mem: Mem, offset: int) -> Mem:
+def _displaced(mem: Mem, offset: int) -> Mem:
     return Mem(mem.space, mem.base, mem.dtype, offset, mem.dtype.size)

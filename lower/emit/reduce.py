@@ -173,7 +173,7 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
     outer, inner = loops[: last_spatial + 1], loops[last_spatial + 1 :]
     straddled = [p for p, r in zip(outer, reducing) if r]
     each = [_Reduction(low, m, straddled, windows=not stores) for m in nests if m.store is None]
-    cut = _cut(low, each, inner, straddled)
+    cut = _short_chains(low, each, inner, straddled)
 
     def body() -> None:
         starts = [r.start() for r in each]
@@ -226,7 +226,7 @@ def together(low: Lowering, nests: Sequence[Nest]) -> None:
         r.keep()
 
 
-def _cut(low: Lowering, each: Sequence[_Reduction], inner: Sequence[Part], straddled: Sequence[Part]) -> dict[str, Sizes]:
+def _short_chains(low: Lowering, each: Sequence[_Reduction], inner: Sequence[Part], straddled: Sequence[Part]) -> dict[str, Sizes]:
     """Cut the reduce loops `inner` of some reductions so that chains of additions are short; and, by name of the loops `straddled`, the blocks
     after which arrays are added to others."""
     fixed = [r for r in each if order_of(r.n) is not None]
@@ -342,7 +342,7 @@ class _Reduction:
         if array is None:
             store = Registers([p for p in ev.regs if p.axis in n.axes], acc.lane, ev.width if acc.lane else 1, results)
             if isinstance(acc, WindowExtremes) and acc.supposed:
-                store.supposed, store.again = acc.supposed, lambda: _again(low, n)
+                store.supposed, store.again = acc.supposed, lambda: _reduce_exactly(low, n)
             low.storage.values[n.name] = store
             if self.close is not None:
                 self.close()
@@ -355,7 +355,7 @@ class _Reduction:
             self.low.storage.values[self.n.name] = self.array
 
 
-def _again(low: Lowering, n: Nest) -> None:
+def _reduce_exactly(low: Lowering, n: Nest) -> None:
     """A reduction without loops once more, with nothing supposed."""
     found = _Reduction(low, n, (), exact=True)
     found.finish(found.run())

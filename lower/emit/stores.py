@@ -403,14 +403,14 @@ def _one_by_one(low: Lowering, n: Nest, ev: NestEval, mem: Mem, at: Node, asg: A
     if guard is not None and always:
         value = _or_nothing(n, ev, guard, value)
     missing = ev.missing(conds, asg)
-    for i, place in _places(low, n, ev, at, asg, missing):
+    for i, place in _lane_addresses(low, n, ev, at, asg, missing):
         with nullcontext() if guard is None or always else b.when(b.extract(guard, i)):
             old = _as(ev, b.load(mem, place), value.dtype)
             new = b.op(n.store.combine or "add", b.extract(value, i), old)
             b.store(mem, place, _as(ev, new, mem.dtype))
 
 
-def _places(low: Lowering, n: Nest, ev: NestEval, at: Node, asg: Assignment, missing: set[int]) -> Iterator[tuple[int, Val]]:
+def _lane_addresses(low: Lowering, n: Nest, ev: NestEval, at: Node, asg: Assignment, missing: set[int]) -> Iterator[tuple[int, Val]]:
     """Each lane that is not `missing`, and where its point is written. What is only read lies in memory as scalars do: none is taken
     out of a vector then."""
     b, lane = low.b, ev.lane

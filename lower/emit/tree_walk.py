@@ -161,7 +161,7 @@ def _tiles(low: Lowering, folded: Folded, cut: Part, state: dict[str, Array], gr
         (axes, [(substitute(f.monoid.merge[f.components.index(c)], table), state[c]) for c in names]) for axes, names in groups
     ]
     found = ranges(low.sched, f, cut, {p.var for p in low.scope.opened.values()})
-    parts = [(r, p) for r in found for p in _pieces(low, item, cut, r)]
+    parts = [(r, p) for r in found for p in _tile_ranges(low, item, cut, r)]
     before = dict(storage.values)
     with _limits(low, f, found):
         for (r, _), piece in zip(parts, low.versions(p for _, p in parts), strict=True):
@@ -215,7 +215,7 @@ def _extreme(low: Lowering, picked: Node) -> Val:
     return over(free, b.const(start, index))
 
 
-def _pieces(low: Lowering, item: FoldItem, cut: Part, r: Range) -> list[Piece]:
+def _tile_ranges(low: Lowering, item: FoldItem, cut: Part, r: Range) -> list[Piece]:
     """A range of tiles, and apart from it a last tile that reaches past the extent."""
     sites = frozenset(a for n in item.nests for a in n.all_axes if low.sched.plans[a].fold is cut)
     if not isinstance(cut.size, int) or not any(pieces.splits(low.sched, low.scope, a) for a in sites):

@@ -261,7 +261,7 @@ class WindowExtremes(Accumulators):
             (abs(known[0][at].first - known[0][0].first), p.name)
             for p in self.unrolled
             for at, u in enumerate(points[0])
-            if _alone(u, p, self.unrolled)
+            if _second_of_one(u, p, self.unrolled)
         ]
         along = min(near)[1]
         rows_of = [tuple(sorted((k, v) for k, v in s.items() if k != lane.name)) for s in self.live]
@@ -319,7 +319,7 @@ class WindowExtremes(Accumulators):
         return (base, c) if mask is None and lane == 1 and not left else None
 
 
-def _alone(point: Assignment, part: Part, parts: Sequence[Part]) -> bool:
+def _second_of_one(point: Assignment, part: Part, parts: Sequence[Part]) -> bool:
     """Whether a step is the second of one part, and the first of all others."""
     return all(point[p.name] == int(p is part) for p in parts)
 

@@ -130,9 +130,9 @@ class _Distribution:
             a for s in statements(column.loop.body) for a in operands(s) if a in common and not (isinstance(s, Instr) and s.out in common)
         }
         kept = [v for v in common if v in read and ((v.lanes > 1 and v.dtype is not bool_) or (v.lanes == 1 and v.dtype is bool_))]
-        stays = _behind((v for v in read if v not in kept), common)
+        stays = _operands_of_column((v for v in read if v not in kept), common)
         kept = [v for v in kept if v not in stays and common[v].op not in ACCESSES | FREE]
-        stays |= _behind((v for v in read if v not in kept), common)
+        stays |= _operands_of_column((v for v in read if v not in kept), common)
         gone = [(v, s) for v, s in common.items() if v not in stays]
         loads = sum(v.lanes > 1 for v, s in gone if s.op in ACCESSES)
         if kept and sum(_weight(s) for _, s in gone) >= SPARED * max(1, len(kept) - loads):
@@ -143,7 +143,7 @@ class _Distribution:
         loop, common, depth = column.loop, column.common, column.rows.var.depth
         twin: dict[Val, Val] = {loop.var: self.uses.fresh(index, 1, depth)}
         body = Block()
-        needed = _behind(column.kept, common)
+        needed = _operands_of_column(column.kept, common)
         for v, s in common.items():
             if v in needed:
                 twin[v] = self.uses.fresh(v.dtype, v.lanes, depth)
@@ -162,14 +162,14 @@ class _Distribution:
         """What is kept of one type, with the bytes of an array of it; vectors of one step lie together."""
         groups: dict[tuple[DType, int], list[Val]] = {}
         for v in column.kept:
-            groups.setdefault((_held(v), v.lanes), []).append(v)
+            groups.setdefault((_storage_type(v), v.lanes), []).append(v)
         for (dtype, lanes), alike in groups.items():
             yield alike, column.trips * len(alike) * lanes * dtype.size
 
     def _array(self, column: _Column, alike: Sequence[Val], made: tuple[Block, dict[Val, Val]], again: tuple[Block, int]) -> None:
         """Store some values of one type where they are `made`, and load them `again`, from an array at a place of scratch."""
         (body, twin), (inner, base) = made, again
-        held, lanes, var = _held(alike[0]), alike[0].lanes, column.loop.var
+        held, lanes, var = _storage_type(alike[0]), alike[0].lanes, column.loop.var
         step = len(alike) * lanes
         align = min(LINE, self.target.vector_bytes, lanes * held.size & -(lanes * held.size))
         to, at = (self._at(block, v, step) for block, v in ((body, twin[var]), (inner, var)))
@@ -201,7 +201,7 @@ class _Distribution:
         return self.uses.emit(block.stmts, "mul", index, 1, var.depth, (var, each))
 
 
-def _behind(roots: Iterator[Val] | Sequence[Val], common: dict[Val, Instr]) -> set[Val]:
+def _operands_of_column(roots: Iterator[Val] | Sequence[Val], common: dict[Val, Instr]) -> set[Val]:
     """Values of a column, and those that they are computed from."""
     out: set[Val] = set()
     waiting = [v for v in roots if v in common]
@@ -217,6 +217,6 @@ def _weight(s: Instr) -> int:
     return 0 if s.out is None or s.out.lanes == 1 or s.op in FREE | ACCESSES else COSTLY.get(s.op, DIVISION if s.op in DIVIDES else 1)
 
 
-def _held(v: Val) -> DType:
+def _storage_type(v: Val) -> DType:
     """The type in which a value is kept."""
     return uint8 if v.dtype is bool_ else v.dtype

@@ -71,7 +71,7 @@ def _joined(run: list[Instr], together: int, fits: Fits, uses: DefUse, shared: f
     out: list[Instr] = []
     for i, s in enumerate(run):
         if i in ends:
-            out += _one(ends[i], casts, uses)
+            out += _packed_store(ends[i], casts, uses)
         elif id(s) not in gone:
             out.append(s)
     return out
@@ -93,7 +93,7 @@ def _groups(run: list[Instr], stores: set[int], casts: dict[Val, Instr], togethe
                 yield [at[o] for o in group]
 
 
-def _one(stores: list[Instr], casts: dict[Val, Instr], uses: DefUse) -> list[Instr]:
+def _packed_store(stores: list[Instr], casts: dict[Val, Instr], uses: DefUse) -> list[Instr]:
     """The instructions of one store."""
     out: list[Instr] = []
     depth = max(s.args[1].depth for s in stores)

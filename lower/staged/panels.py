@@ -248,7 +248,7 @@ def _run(low: Lowering, s: StagePlan, value: Node) -> tuple[Part, int, list[Part
     run: list[Part] = []
     reach, pitch = 1, 0
     while True:
-        after = next((e for e in s.parts if steps[e[0].name] == reach and _whole(low, e[0]) and e[0] is not lanes), None)
+        after = next((e for e in s.parts if steps[e[0].name] == reach and _is_copied_whole(low, e[0]) and e[0] is not lanes), None)
         if after is None or (run and after[1] != pitch):
             break
         run.append(after[0])
@@ -256,7 +256,7 @@ def _run(low: Lowering, s: StagePlan, value: Node) -> tuple[Part, int, list[Part
     return (lanes, steps[lanes.name], run) if run else None
 
 
-def _whole(low: Lowering, part: Part) -> bool:
+def _is_copied_whole(low: Lowering, part: Part) -> bool:
     """Whether all of a part is copied here, and its length is known."""
     return not part.clip and isinstance(part.size, int) and part.name not in low.scope.opened
 

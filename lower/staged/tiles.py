@@ -93,9 +93,9 @@ class TileCopy:
             # the last of a vector's lanes decides whether a bound can be left out
             end = ix.add(at[d], const(width - 1 if c is coords[-1] else 0))
             each = c is coords[-1] and not whole
-            if not _holds(ix.compare("le", const(0), at[d])):
+            if not _is_true(ix.compare("le", const(0), at[d])):
                 self.bounds.append(_Bound("le", at[d], each))
-            if not _holds(ix.compare("lt", end, top)):
+            if not _is_true(ix.compare("lt", end, top)):
                 self.bounds.append(_Bound("lt", ix.add(top, at[d], -1), each))
         self.source = linear_index(at, low.ctx.strides[name])
 
@@ -234,7 +234,7 @@ class TileCopy:
         return (found if slot is None else b.op("add", slot, found)), offset
 
 
-def _holds(condition: Node) -> bool:
+def _is_true(condition: Node) -> bool:
     return condition.op == "const" and bool(condition.arg)
 
 
@@ -253,7 +253,7 @@ WORDS = 64
 def fill_shared(low: Lowering, plans: Sequence[StagePlan]) -> None:
     """Emit the copies at the current position."""
     copies = [TileCopy(low, s, room(low, s), ring.tile_width(s, low.sched)) for s in plans]
-    for some in _together(low, [c for c in copies if c.steps <= UNROLLED]):
+    for some in _load_groups(low, [c for c in copies if c.steps <= UNROLLED]):
         found = [(c, c.load(c.all_steps)) for c in some]
         for c, loaded in found:
             c.store(loaded)
@@ -271,7 +271,7 @@ def room(low: Lowering, s: StagePlan) -> Mem:
     return mem
 
 
-def _together(low: Lowering, copies: Sequence[TileCopy]) -> list[list[TileCopy]]:
+def _load_groups(low: Lowering, copies: Sequence[TileCopy]) -> list[list[TileCopy]]:
     """Copies whose loads go before their stores. (Processors keep few vectors, and do not wait so long.)"""
     out: list[list[TileCopy]] = []
     held = 0

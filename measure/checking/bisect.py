@@ -144,7 +144,7 @@ class _Checker:
         if reference is not self._reference:
             self._reference, self._expected = reference, None
         names = [EMIT, *(p.name for p in passes.of(self.target))]
-        wrong = self._lowered(scheduled, names, len(names), twin=True, cuts=_cuts(scheduled))
+        wrong = self._lowered(scheduled, names, len(names), twin=True, cuts=_fold_strides(scheduled))
         # the twin is exact, and floats only have to be looked at up to where it fails
         other = self._lowered(scheduled, names, len(names) if wrong is None else wrong[0], twin=False)
         at, why = min(filter(None, (wrong, other)), default=(len(names), ""))
@@ -253,7 +253,7 @@ class _Checker:
         return ""
 
 
-def _cuts(s: Scheduled) -> dict[str, int]:
+def _fold_strides(s: Scheduled) -> dict[str, int]:
     """How folds are cut: their merges divide, and the twin's division is not one that sums can be pulled through."""
     parts = {p.fold.name: p.fold.stride for p in s.plans.values() if p.fold}
     return {i.fold.name: parts[i.fold.axis.arg.name] for i in s.items if isinstance(i, FoldItem) and i.fold.axis.arg.name in parts}

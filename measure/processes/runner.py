@@ -266,7 +266,7 @@ def serve(channel: Channel, setup: RunnerSetup) -> None:
         while True:
             kind, *rest = channel.receive()
             try:
-                channel.send(("done", _answer(runner, channel, kind, rest)))
+                channel.send(("done", _handle(runner, channel, kind, rest)))
             except TilewrightError as e:
                 channel.send(("error", str(e)))
             except MemoryError:
@@ -281,7 +281,7 @@ def serve(channel: Channel, setup: RunnerSetup) -> None:
         runner.end_child()
 
 
-def _answer(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any:
+def _handle(runner: Runner, channel: Channel, kind: str, rest: list[Any]) -> Any:
     if kind == "prepare":
         return runner.prepare(rest[0])
     leave_builders()

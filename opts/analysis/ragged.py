@@ -340,15 +340,15 @@ def triangle_share(s: Scheduled, nest: Nest) -> float:
     if not found:
         return 1.0
     axes = dict.fromkeys(a for c in found for a in ordered_axes(c))
-    return min(1.0, _left(found) + sum(s.plans[a].block / (2 * max(1, ix.upper(a.arg.extent))) for a in axes))
+    return min(1.0, _share_inside(found) + sum(s.plans[a].block / (2 * max(1, ix.upper(a.arg.extent))) for a in axes))
 
 
 @lru_cache(maxsize=256)
-def _left(found: tuple[Node, ...]) -> float:
+def _share_inside(found: tuple[Node, ...]) -> float:
     """The part of all places at which some conditions hold."""
     axes = sorted({a for c in found for a in axes_of(c)}, key=lambda a: str(a.arg.name))
     places = [[(2 * i + 1) * ix.upper(a.arg.extent) // (2 * SAMPLES) for i in range(SAMPLES)] for a in axes]
-    held = [all(_holds(c, dict(zip(axes, at, strict=True))) for c in found) for at in product(*places)]
+    held = [all(_is_met(c, dict(zip(axes, at, strict=True))) for c in found) for at in product(*places)]
     return sum(held) / len(held)
 
 
@@ -379,7 +379,7 @@ def _limits(s: Scheduled, nest: Nest, cond: Node) -> Iterator[bool]:
         around.add(p.axis)
 
 
-def _holds(cond: Node, at: dict[Node, int]) -> bool:
+def _is_met(cond: Node, at: dict[Node, int]) -> bool:
     """Whether a comparison holds at a place."""
     a, b = (ix.bounds(substitute(side, {x: const(n) for x, n in at.items()}))[0] for side in cond.src)
     return a < b if cond.op == "lt" else a <= b

@@ -83,7 +83,7 @@ def _output(nests: list[Nest], buffer: Buffer) -> Prefetch | None:
     if n.store.combine or n.mask is not None:
         return None
     rest = set(n.axes) - {last}
-    found = [r for r in nests[: nests.index(n)] if _along(r) and set(r.axes) == rest and _alike(r.reduce_axes[0], last)]
+    found = [r for r in nests[: nests.index(n)] if _is_single_axis(r) and set(r.axes) == rest and _alike(r.reduce_axes[0], last)]
     return Prefetch(found[-1], buffer, (*outer, found[-1].reduce_axes[0]), False) if found else None
 
 
@@ -93,14 +93,14 @@ def _input(nests: list[Nest], buffer: Buffer) -> Prefetch | None:
         return None
     n, indices = reads[-1]
     again = any(m is not n and i[:-1] == indices[:-1] and _alike(i[-1], indices[-1]) for m, i in reads)
-    if not again or not _along(n) or n.reduce_axes[0] is not indices[-1] or not axes_of(*indices[:-1]):
+    if not again or not _is_single_axis(n) or n.reduce_axes[0] is not indices[-1] or not axes_of(*indices[:-1]):
         return None
     return Prefetch(n, buffer, indices, True)
 
 
 def _packed(nests: list[Nest], buffer: Buffer) -> Prefetch | None:
     reads = [(n, i) for n in nests for b, i, _ in loads(*n.roots) if b == buffer]
-    if not reads or any(read != reads[0] for read in reads) or not _along(reads[0][0]):
+    if not reads or any(read != reads[0] for read in reads) or not _is_single_axis(reads[0][0]):
         return None
     (n, indices), (along,) = reads[0], reads[0][0].reduce_axes
     others = [i for b, i, _ in loads(*n.roots) if b != buffer and along in axes_of(*i)]
@@ -120,7 +120,7 @@ def _row(indices: tuple[Node, ...]) -> bool:
     return bool(indices) and indices[-1].op == "axis" and indices[-1] not in axes_of(*indices[:-1])
 
 
-def _along(n: Nest) -> bool:
+def _is_single_axis(n: Nest) -> bool:
     return n.kind == "reduce" and len(n.reduce_axes) == 1
 
 

@@ -36,7 +36,7 @@ def exit_of(nest: Nest) -> EarlyExit | None:
     e, combine = nest.expr, nest.value.expr.combine
     if combine == "min" and (limit := _place(e, nest.reduce_axes[0])) is not None:
         return EarlyExit("lt", limit)
-    both = _two(e)
+    both = _chosen_constants(e)
     if both is None or combine not in _LAST:
         return None
     last = next((x for x in both if _LAST[combine](int(x.arg), sorted(int(y.arg) for y in both))), None)
@@ -58,19 +58,19 @@ def _place(e: Node, axis: Node) -> Node | None:
         return None
     extent = axis.arg.extent
     for at, limit in (e.src[1:], e.src[:0:-1]):
-        while at.op == "cast" and isinstance(extent, int) and _holds(at.dtype, extent - 1):
+        while at.op == "cast" and isinstance(extent, int) and _can_hold(at.dtype, extent - 1):
             at = at.src[0]
         if at is axis and limit.op == "const" and isinstance(extent, int) and limit.arg >= extent - 1:
             return limit
     return None
 
 
-def _holds(dtype: DType, number: int) -> bool:
+def _can_hold(dtype: DType, number: int) -> bool:
     """Whether a type of whole numbers has one that is not negative."""
     return dtype.is_int and number < 1 << (8 * dtype.size - (dtype.kind == "i"))
 
 
-def _two(e: Node) -> tuple[Node, Node] | None:
+def _chosen_constants(e: Node) -> tuple[Node, Node] | None:
     """The constants between which a condition chooses."""
     if e.op == "where" and all(x.op == "const" for x in e.src[1:]):
         return e.src[1], e.src[2]

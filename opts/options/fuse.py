@@ -76,12 +76,12 @@ def joins(n: Nest, group: Sequence[Nest], late: Collection[str]) -> bool:
     if table is None or any(r.arg in late for r in n.refs) or any(_limited(m) for m in group if m.kind == "reduce"):
         return False
     reduced = set(first.reduce_axes)
-    mine, theirs = _read(over(n, table), reduced), set().union(*(_read(_there(m, first), reduced) for m in group))
+    mine, theirs = _read(over(n, table), reduced), set().union(*(_read(_nest_at(m, first), reduced) for m in group))
     # (what a value's own loop hands on in registers is read there, unless the reduction reads it here as well)
     return not mine.isdisjoint(theirs) and all(x in theirs for x in mine if x.op == "ref")
 
 
-def _there(m: Nest, first: Nest) -> Nest:
+def _nest_at(m: Nest, first: Nest) -> Nest:
     """A nest of a group over the sites of its first."""
     if m.store is None:
         return replace(m, expr=substitute(m.expr, dict(zip(m.reduce_axes, first.reduce_axes, strict=True))))
@@ -242,7 +242,7 @@ def _over(s: Scheduled, on: str, n: Nest, group: Sequence[Nest]) -> Nest:
         assert table is not None
         return over(n, table)
     for mine, other in zip(n.reduce_axes, axes, strict=True):
-        if _cuts(s.plans[mine]) != _cuts(s.plans[other]):
+        if _part_shapes(s.plans[mine]) != _part_shapes(s.plans[other]):
             raise OptError(
                 f"FUSE({on}): {mine.arg.name} and {other.arg.name} are cut differently; name the family {mine.arg.family} instead"
             )
@@ -256,7 +256,7 @@ def _over(s: Scheduled, on: str, n: Nest, group: Sequence[Nest]) -> Nest:
     return replace(n, reduce_axes=axes, expr=substitute(n.expr, table))
 
 
-def _cuts(plan: AxisPlan) -> list[tuple[object, ...]]:
+def _part_shapes(plan: AxisPlan) -> list[tuple[object, ...]]:
     return [(p.kind, p.size, p.stride, p.clip) for p in plan.parts]
 
 

@@ -41,12 +41,12 @@ def phased(kernel: Kernel, names: tuple[str, ...], apart: frozenset[str] = froze
     out = []
     rest = kernel
     for i, name in enumerate(names):
-        first, rest = _cut(rest, name)
+        first, rest = _separated(rest, name)
         out.append(renamed(first, f".p{i + 1}") if name in apart else first)
     return (*out, rest)
 
 
-def _cut(kernel: Kernel, name: str) -> tuple[Kernel, Kernel]:
+def _separated(kernel: Kernel, name: str) -> tuple[Kernel, Kernel]:
     """(what computes a value, what is left and loads it)."""
     place = next((i for i, item in enumerate(kernel.body) if item.name == name), None)
     if place is None:

@@ -138,14 +138,14 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
         for names in alike(kernel):
             scatter = privatisable(kernel, names[0])
             assert scatter is not None
-            yield from (tuple(opt("SPLIT", name, n=n, copies=c) for name in names) for n, c in _worth(scatter))
+            yield from (tuple(opt("SPLIT", name, n=n, copies=c) for name in names) for n, c in _chunk_choices(scatter))
 
 
 def _chunks(axes: Sequence[tuple[str, Node]]) -> Iterator[Opts]:
     yield from ((opt("SPLIT", name, n),) for name, a in axes for n in CHUNKS if extent(a) >= LEAST * n)
 
 
-def _worth(scatter: Scatter) -> Iterator[tuple[int, int]]:
+def _chunk_choices(scatter: Scatter) -> Iterator[tuple[int, int]]:
     """The numbers of chunks and copies that leave enough points to a chunk, and need not too much memory."""
     points = extent(scatter.serial[0])
     size = prod(ix.upper(d) for d in scatter.store.buffer.shape) * copied_type(scatter.store).size

@@ -282,13 +282,13 @@ def propose(near: Neighbourhood) -> Iterator[Opts]:
             if s.plans[lane].upcast == 1:
                 lanes = [(*_padded(name, size, n * i), opt("UPCAST", name, n * i)) for i in (1, 2, 4) if n * i < 2 * size or i == 1]
             panels: list[Opts] = (
-                [()] if ("STAGE", fit.wide) in near.taken else [(opt("STAGE", fit.wide, at=p),) for p in _places(s, nest, fit.wide)]
+                [()] if ("STAGE", fit.wide) in near.taken else [(opt("STAGE", fit.wide, at=p),) for p in _fill_loops(s, nest, fit.wide)]
             )
             tc = opt("TC", nest.name, n=name, k=fit.k.arg.name, row=fit.row.name)
             yield from ((*a, *b, tc) for a in lanes for b in panels)
 
 
-def _places(s: Scheduled, nest: Nest, name: str) -> list[str]:
+def _fill_loops(s: Scheduled, nest: Nest, name: str) -> list[str]:
     """Where a panel may be filled: the outer loops, and once where the input is constant."""
     constant = s.target.lang in ("llvm", "c") and any(b.name == name and b.constant for b in s.kernel.inputs)
     return [*([ONCE] if constant else []), *(p.name for p in s.loops(nest)[:4])]

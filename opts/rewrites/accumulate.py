@@ -59,7 +59,7 @@ def accumulated(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, Kernel] |
         if not set(names) & _reads(kernel, *store_roots(s)):
             made.add_store(s)
     first = made.first()
-    return first, _rest(kernel, made, first)
+    return first, _remaining(kernel, made, first)
 
 
 @dataclass(eq=False)
@@ -176,7 +176,7 @@ class _Rows:
         return Store(work, (*s.indices[:-1], wide), expr, (*s.axes[:-1], wide), s.combine)
 
 
-def _rest(kernel: Kernel, rows: _Rows, first: Kernel) -> Kernel:
+def _remaining(kernel: Kernel, rows: _Rows, first: Kernel) -> Kernel:
     """What is left of a kernel, which loads the sums that the `first` one adds up."""
     kept = {s.buffer.name: replace(s.buffer, role="in") for s in first.stores}
     return left(kernel, {name: kept[totals(name)] for name in rows.works}, rows.taken)

@@ -52,7 +52,7 @@ def splits(kernel: Kernel) -> dict[str, SumOfTwo]:
 
 
 def _split(p: SumOfProducts) -> SumOfTwo | None:
-    if not p.sum.dtype.is_float or prod(extent(a) for a in p.sum.axes) > TERMS or any(not _finite(f) for f in _others(p)):
+    if not p.sum.dtype.is_float or prod(extent(a) for a in p.sum.axes) > TERMS or any(not _finite(f) for f in _other_factors(p)):
         return None
     for f in p.factors:
         if f.op in ("add", "sub") and f.dtype is p.sum.dtype and all(x.op not in PLAIN for x in f.src):
@@ -69,7 +69,7 @@ def _without(factors: Sequence[Node], one: Node) -> tuple[Node, ...]:
     return (*factors[:at], *factors[at + 1 :])
 
 
-def _others(p: SumOfProducts) -> list[Node]:
+def _other_factors(p: SumOfProducts) -> list[Node]:
     return [f for f in p.factors if f.op not in ("add", "sub")]
 
 

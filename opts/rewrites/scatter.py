@@ -40,16 +40,16 @@ def scattered(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, Kernel] | N
     return first, left(kernel, works)
 
 
-def _held(key: Node) -> tuple[int, int]:
+def _range_of(key: Node) -> tuple[int, int]:
     """The least and the largest number that a key's type holds, as an index: what callers state of an input is not relied on, since a key
     beside it has been counted nowhere so far. Large numbers without a sign are negative ones there."""
-    while key.op == "cast" and _kept(key.src[0].dtype, key.dtype):
+    while key.op == "cast" and _is_widening(key.src[0].dtype, key.dtype):
         key = key.src[0]
     bits = 8 * key.dtype.size
     return (0, (1 << bits) - 1) if key.dtype.kind == "u" and bits < 64 else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
-def _kept(of: DType, to: DType) -> bool:
+def _is_widening(of: DType, to: DType) -> bool:
     """Whether a wider type has all numbers of an integer type."""
     return of.is_int and of is not index and of.size < to.size and (of.kind == "u" or to.kind == "i")
 
@@ -66,7 +66,7 @@ def _store(k: SumByKey, loops: dict[tuple[int | Node, ...], tuple[Node, ...]]) -
     for a in v.axes:
         at = a if a not in k.keys else cast(substitute(k.keys[a], along), index)
         places.append(at)
-        low, high = _held(k.keys[a]) if a in k.keys else (0, 0)
+        low, high = _range_of(k.keys[a]) if a in k.keys else (0, 0)
         conditions += [ix.compare("le", const(0), at)] if low < 0 else []
         conditions += [ix.compare("lt", at, const(a.arg.extent))] if high >= ix.upper(a.arg.extent) else []
     mask = None

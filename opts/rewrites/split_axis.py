@@ -41,7 +41,7 @@ from .kernel_parts import guarded, loaded, needed
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _ChunkedAxis:
     """A kernel whose axis `axis` is cut into chunks `part` of as many elements as `inner` has."""
 
     kernel: Kernel
@@ -118,7 +118,7 @@ class _State:
     dtype: DType
     neutral: Node
 
-    def buffer(self, kind: str, cut: _Cut) -> Buffer:
+    def buffer(self, kind: str, cut: _ChunkedAxis) -> Buffer:
         """An array of one state for each chunk."""
         extents = (cut.part.arg.extent if a is cut.axis else a.arg.extent for a in self.scan.axes)
         return Buffer(f"{self.scan.name}.{kind}{self.component}", self.dtype, tuple(extents), "out")
@@ -152,7 +152,7 @@ def in_chunks(kernel: Kernel, axis: Node, o: Opt) -> tuple[Kernel, Kernel, Kerne
     part = make_axis(f"{name}.s", count, f"{name}.s")
     # others of its family, which stay whole, have another extent than a chunk
     family = axis.arg.family if len(kernel.families[axis.arg.family]) == 1 else f"{name}.c"
-    cut = _Cut(kernel, o, axis, part, make_axis(name, chunk, family))
+    cut = _ChunkedAxis(kernel, o, axis, part, make_axis(name, chunk, family))
     scans = [v for v in kernel.values.values() if isinstance(v.expr, Scan) and v.expr.axis is axis]
     states = [s for v in scans for s in _states(v)]
     check_work(o, 2 * sum(count * prod(a.arg.extent for a in s.scan.axes if a is not axis) * s.dtype.size for s in states))
@@ -162,7 +162,7 @@ def in_chunks(kernel: Kernel, axis: Node, o: Opt) -> tuple[Kernel, Kernel, Kerne
     return _totals(cut, states), _carries(cut, states), _chunks(cut, before)
 
 
-def _totals(cut: _Cut, states: list[_State]) -> Kernel:
+def _totals(cut: _ChunkedAxis, states: list[_State]) -> Kernel:
     """What the elements of each chunk come to (of the last, which nobody needs, something)."""
     values: list[Value] = []
     stores: list[Store] = []
@@ -203,7 +203,7 @@ def _scans(kernel: Kernel, name: str, axis: Node) -> bool:
     return isinstance(e, Scan) and e.axis is axis
 
 
-def _carries(cut: _Cut, states: list[_State]) -> Kernel:
+def _carries(cut: _ChunkedAxis, states: list[_State]) -> Kernel:
     """What comes before each chunk: a scan over the results of the chunks."""
     name = f"{cut.o.on}.carry"
     part = make_axis(name, cut.part.arg.extent, name)
@@ -233,7 +233,7 @@ def _carries(cut: _Cut, states: list[_State]) -> Kernel:
     return Kernel(f"{cut.kernel.name}_carry", tuple(values), tuple(stores), (*inputs, *(s.buffer for s in stores)))
 
 
-def _chunks(cut: _Cut, before: dict[str, list[_State]]) -> Kernel:
+def _chunks(cut: _ChunkedAxis, before: dict[str, list[_State]]) -> Kernel:
     """The kernel with each chunk scanned from what comes before it: the first element of a chunk is put to that."""
     body: list[Value | Fold] = []
     works: list[Buffer] = []

@@ -29,7 +29,7 @@ def measured(asked: dict[str, Any], world: Ranks, at: Whereabouts) -> Any:
     for size in SIZES:
         for kind, call in _calls(world, size).items():
             at.say(f"measures {kind} of {size} bytes")
-            took = _least(world, call) / (2 if kind == "send" else 1)
+            took = _least_time(world, call) / (2 if kind == "send" else 1)
             found.setdefault(kind, []).append((size, max(world.gather(took))))
     at.say("measures work side by side")
     return {"seconds": found, "slowed": _slowed(world)}
@@ -55,7 +55,7 @@ def _there_and_back(world: Ranks, out: Any, into: Any) -> None:
             world.receive(into, turn, turn)
 
 
-def _least(world: Ranks, call: Callable[[], Any]) -> float:
+def _least_time(world: Ranks, call: Callable[[], Any]) -> float:
     least = float("inf")
     end = time.perf_counter() + SECONDS
     for n in range(CALLS):

@@ -492,7 +492,7 @@ def _differs(got: Array, want: Array, run: PlannedRun) -> str:
     return f"{off:.3g} of the largest element off, more than {bound:.3g}" if not off <= bound else ""
 
 
-def _all(asked: dict[str, Any], world: Ranks, at: Whereabouts) -> list[Any]:
+def _run_plans(asked: dict[str, Any], world: Ranks, at: Whereabouts) -> list[Any]:
     plans = [PlannedRun.unpacked(text) for text in asked["plans"]]
     if asked["alone"]:
         return kernel_seconds(plans)
@@ -500,4 +500,4 @@ def _all(asked: dict[str, Any], world: Ranks, at: Whereabouts) -> list[Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(as_rank(Path(sys.argv[1]), sys.argv[2], _all))
+    sys.exit(as_rank(Path(sys.argv[1]), sys.argv[2], _run_plans))

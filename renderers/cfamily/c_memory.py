@@ -70,7 +70,7 @@ def load(e: CFamilyEmitter, s: Instr) -> None:
 
 
 def _consecutive(e: CFamilyEmitter, mem: Mem, at: Val, mask: Val | None, out: Val) -> list[str]:
-    m, one = memory(mem.dtype), _same(e, mask)
+    m, one = memory(mem.dtype), _uniform_condition(e, mask)
     whole = e.load_whole(mem, at, one, out) if mask is None or one is not None else None
     if whole is not None:
         return whole
@@ -92,7 +92,7 @@ def _consecutive(e: CFamilyEmitter, mem: Mem, at: Val, mask: Val | None, out: Va
     return texts
 
 
-def _same(e: CFamilyEmitter, mask: Val | None) -> str | None:
+def _uniform_condition(e: CFamilyEmitter, mask: Val | None) -> str | None:
     """The condition of a mask that is the same in all lanes."""
     if mask is None:
         return None
@@ -137,7 +137,7 @@ def store(e: CFamilyEmitter, s: Instr) -> None:
     if s.op == "scatter" and value.lanes > 1:
         _scatter(e, mem, at, value, mask)
         return
-    one = _same(e, mask)
+    one = _uniform_condition(e, mask)
     bools, masks = _by_lane(e, mask, memory(mem.dtype)) if one is None else ([], [])
     if one is not None:
         e.line(f"if ({one}) {{")

@@ -453,7 +453,7 @@ def _aligned(e: CFamilyEmitter, s: Instr) -> None:
     e.define(s.result, [f"({e.address(e.params[param])} & {size - 1}) == 0"])
 
 
-def _apart(e: CFamilyEmitter, s: Instr) -> None:
+def _disjoint(e: CFamilyEmitter, s: Instr) -> None:
     a, b, first, size = s.picks
     e.define(s.result, [f"(({e.address(e.params[a])} - {e.address(e.params[b])} - {first}) & {PAGE - 1}) >= {size}"])
 
@@ -513,7 +513,7 @@ _EVERY: Table = {
     "cast": cast,
     "bitcast": bitcast,
     "aligned": _aligned,
-    "apart": _apart,
+    "apart": _disjoint,
     "dot": _dot,
     "splat": lane_splat,
     "extract": lane_extract,

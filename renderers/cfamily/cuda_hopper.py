@@ -459,7 +459,7 @@ def _meet(e: Any, s: Instr) -> None:
     e.line(e.call_hopper("meet", number, str(s.number)) + ";")
 
 
-def _plain(name: str) -> Callable[[Any, Instr], None]:
+def _simple_call(name: str) -> Callable[[Any, Instr], None]:
     return lambda e, s: e.line(e.call_hopper(name, value=str(s.attr) if name.endswith("_wait") else "") + ";")
 
 
@@ -474,6 +474,6 @@ TABLE: Mapping[str, Callable[[Any, Instr], None]] = {
     "wgmma_fence": lambda e, s: e.fence(s),
     "wgmma_result": lambda e, s: e.result(s),
     "meet": _meet,
-    **{name: _plain(name) for name in ("box_commit", "box_wait", "proxy_fence", "wgmma_commit", "wgmma_wait", "cluster_barrier")},
+    **{name: _simple_call(name) for name in ("box_commit", "box_wait", "proxy_fence", "wgmma_commit", "wgmma_wait", "cluster_barrier")},
 }
 """What writes each operation; functions `(emitter, instr)`."""

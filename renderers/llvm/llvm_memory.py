@@ -46,9 +46,9 @@ def gathered(e: LlvmEmitter, s: Instr, pointer: str, scalars: list[str], left: V
     for x in scalars:
         pointer = e.emit(f"getelementptr {ty}, ptr {pointer}, i64 {x}")
     lanes, align = s.result.lanes, min(s.mem.align, s.mem.dtype.size)
-    where = _places(e, ty, pointer, left, lanes, s.mem.anywhere)
+    where = _lane_pointers(e, ty, pointer, left, lanes, s.mem.anywhere)
     if second is None:
-        found = _together(e, ty, [e.emit(f"load {ty}, ptr {w}, align {align}") for w in where])
+        found = _as_vector(e, ty, [e.emit(f"load {ty}, ptr {w}, align {align}") for w in where])
         return found if len(s.args) == 1 else e.select(e.of(s.args[1]), found, "zeroinitializer", ty, lanes)
     pairs = [e.emit(f"load <2 x {ty}>, ptr {w}, align {align}") for w in where]
     while len(pairs) > 1:
@@ -65,7 +65,7 @@ def gathered(e: LlvmEmitter, s: Instr, pointer: str, scalars: list[str], left: V
     return e.gathered[s.result.id]
 
 
-def _places(e: LlvmEmitter, ty: str, pointer: str, left: Val, lanes: int, anywhere: bool) -> list[str]:
+def _lane_pointers(e: LlvmEmitter, ty: str, pointer: str, left: Val, lanes: int, anywhere: bool) -> list[str]:
     """The address of each lane's element."""
     terms = _terms(e.indices, left) or []
     if len(terms) < 2:
@@ -84,7 +84,7 @@ def _places(e: LlvmEmitter, ty: str, pointer: str, left: Val, lanes: int, anywhe
     return out
 
 
-def _together(e: LlvmEmitter, ty: str, elements: list[str]) -> str:
+def _as_vector(e: LlvmEmitter, ty: str, elements: list[str]) -> str:
     """A vector of scalars."""
     whole, x = vector(ty, len(elements)), "poison"
     for i, one in enumerate(elements):
@@ -206,15 +206,15 @@ def pairs(program: Program, indices: Mapping[Val, Instr]) -> dict[Val, tuple[Ins
             for s in block.stmts:
                 if isinstance(s, Instr) and s.op == "gather" and len(s.args) == 1 and s.result.lanes > 1 and _constant(program, s.mem):
                     scalars, left = common(indices, s.args[0])
-                    found.setdefault((tuple(sorted(x.id for x in scalars)), left, _plain(s.mem, s.mem.offset)), s)
+                    found.setdefault((tuple(sorted(x.id for x in scalars)), left, _unaligned(s.mem, s.mem.offset)), s)
             for (added, rest, mem), low in sorted(found.items(), key=lambda f: f[0][2].offset):
-                high = found.get((added, rest, _plain(mem, mem.offset + 1)))
+                high = found.get((added, rest, _unaligned(mem, mem.offset + 1)))
                 if high is not None and low.result not in out and mem.dtype.kind != "b" and mem.dtype.size in (4, 8):
                     out[low.result] = out[high.result] = (low, high)
     return out
 
 
-def _plain(mem: Mem, offset: int) -> Mem:
+def _unaligned(mem: Mem, offset: int) -> Mem:
     """A memory from another offset on, with nothing known of its alignment."""
     return Mem(mem.space, mem.base, mem.dtype, offset, mem.dtype.size)
 
@@ -416,13 +416,13 @@ def _address(e: LlvmEmitter, mem: Mem, index: Val) -> str:
 def _addresses(e: LlvmEmitter, mem: Mem, at: Val) -> str:
     """A vector of addresses. What all lanes have in common is added to the pointer: where the rest is a cast of 32-bit integers, LLVM
     then takes the instruction that gathers twice as many lanes."""
-    pointer, scalars, left = _parts(e, mem, at)
+    pointer, scalars, left = _pointer_and_offsets(e, mem, at)
     for x in scalars:
         pointer = e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, i64 {x}")
     return e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, {type_of(left)} {e.of(left)}")
 
 
-def _parts(e: LlvmEmitter, mem: Mem, at: Val) -> tuple[str, list[str], Val]:
+def _pointer_and_offsets(e: LlvmEmitter, mem: Mem, at: Val) -> tuple[str, list[str], Val]:
     """A vector of indices as a pointer, scalars that are added to all lanes, and what is left."""
     pointer, offset = _base(e, mem)
     if offset:
@@ -460,14 +460,14 @@ def load(e: LlvmEmitter, s: Instr) -> str:
 def _apart(e: LlvmEmitter, s: Instr, mask: Val | None) -> str:
     """Elements that are gathered."""
     if by_element(e, s):
-        return gathered(e, s, *_parts(e, s.mem, s.args[0]))
+        return gathered(e, s, *_pointer_and_offsets(e, s.mem, s.args[0]))
     return _masked_load(e, "gather", _addresses(e, s.mem, s.args[0]), s.mem, mask, s.result.lanes)
 
 
 def _one_after_another(e: LlvmEmitter, s: Instr, mask: Val | None) -> str:
     """Elements of which those that the mask counts mostly lie one after the other: one vector then, else they are gathered."""
     mem, lanes = s.mem, s.result.lanes
-    pointer, scalars, left = _parts(e, mem, s.args[0])
+    pointer, scalars, left = _pointer_and_offsets(e, mem, s.args[0])
     of = e.indices.get(left)
     places = of.args[0] if of is not None and of.op == "cast" and of.args[0].dtype.is_int else left
     kind, ty = SCALAR[places.dtype.name], type_of(places)
@@ -485,7 +485,7 @@ def _one_after_another(e: LlvmEmitter, s: Instr, mask: Val | None) -> str:
         first = e.emit(f"{'sext' if places.dtype.kind == 'i' else 'zext'} {kind} {first} to i64")
     for x in (*scalars, first):
         pointer = e.emit(f"getelementptr {memory(mem.dtype)}, ptr {pointer}, i64 {x}")
-    whole, near = vector(memory(mem.dtype), lanes), _plain(mem, 0)
+    whole, near = vector(memory(mem.dtype), lanes), _unaligned(mem, 0)
     vec = (
         e.emit(f"load {whole}, ptr {pointer}, align {near.align}") if mask is None else _masked_load(e, "load", pointer, near, mask, lanes)
     )

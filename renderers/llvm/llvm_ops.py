@@ -278,7 +278,7 @@ def _aligned(e: LlvmEmitter, s: Instr) -> str:
     return e.emit(f"icmp eq i64 {low}, 0")
 
 
-def _apart(e: LlvmEmitter, s: Instr) -> str:
+def _disjoint(e: LlvmEmitter, s: Instr) -> str:
     a, b, first, size = s.picks
     for param in (a, b):
         e.used.add(e.pointer(param))
@@ -502,7 +502,7 @@ OPS: dict[str, Callable[[LlvmEmitter, Instr], str]] = {
     "cast": _cast,
     "bitcast": _bitcast,
     "aligned": _aligned,
-    "apart": _apart,
+    "apart": _disjoint,
     "splat": lane_splat,
     "extract": lane_extract,
     "every": lane_every,

@@ -317,7 +317,7 @@ class SweepJournal:
         try:
             self._file = open(path, "ab")  # noqa: SIM115 — it stays open
             _lock(self._file, path)
-            kept = _whole(path)
+            kept = _complete_bytes(path)
             self._file.truncate(kept)
             if not kept:
                 self._write(HEADER)
@@ -364,7 +364,7 @@ def deadly(entries: Iterable[Entry], stories: dict[str, EntryStory]) -> list[Ent
     return [e for e in entries if stories.get(identity(e), EntryStory()).deadly]
 
 
-def _whole(path: Path) -> int:
+def _complete_bytes(path: Path) -> int:
     """Bytes of the complete lines."""
     raw = path.read_bytes()
     return raw.rfind(b"\n") + 1

@@ -73,13 +73,13 @@ def distance(a: Schedule, b: Schedule) -> float:
         if not same:
             total += 3.0
             continue
-        near = min(same, key=lambda p: _apart(o, p))
-        total += _apart(o, near)
+        near = min(same, key=lambda p: _difference(o, p))
+        total += _difference(o, near)
         rest.remove(near)
     return total + 3.0 * len(rest)
 
 
-def _apart(a: Any, b: Any) -> float:
+def _difference(a: Any, b: Any) -> float:
     if a == b:
         return 0.0
     if isinstance(a.arg, int) and isinstance(b.arg, int):

@@ -172,7 +172,7 @@ def test_rows_for_a_server_that_is_away_are_in_a_bundle_at_once(tmp_path: Path, 
 
 
 def test_a_bundle_that_no_run_finds_is_said_to_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "_places", lambda location, path: [])
+    monkeypatch.setattr(spill, "_bundle_names", lambda location, path: [])
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a folder"))
     with cache.open(tmp_path / "c.db") as store:
         writer = ClientWriter(store)

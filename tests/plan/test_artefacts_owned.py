@@ -139,7 +139,7 @@ def test_somebody_elses_link_is_not_followed(tmp_path: Path) -> None:
 def test_a_group_of_ones_own_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store").chmod(0o770)
-    monkeypatch.setattr(owned, "_alone", lambda uid, gid: True)
+    monkeypatch.setattr(owned, "_is_private_group", lambda uid, gid: True)
     assert owned.why_not(tmp_path / "store") is None
-    monkeypatch.setattr(owned, "_alone", lambda uid, gid: False)
+    monkeypatch.setattr(owned, "_is_private_group", lambda uid, gid: False)
     assert owned.why_not(tmp_path / "store") == f"others can write {tmp_path / 'store'}"
