@@ -111,7 +111,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--target", choices=("v2", "v3", "v4", "native"), default="native")
     p.add_argument("--only", default="", metavar="REGEX")
-    p.add_argument("--every", type=int, default=1, metavar="N", help="every so manieth case")
+    p.add_argument("--every", type=int, default=1, metavar="N", help="every N-th case")
     p.add_argument("--pool", type=int, default=16)
     p.add_argument("--built", type=Path, metavar="FOLDER")
     p.add_argument("--build", action="store_true", help="build, and time nothing")

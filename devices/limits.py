@@ -122,7 +122,7 @@ class Limits:
         return Limits(self.date, {n: better(n) for n in sorted({*self.rates, *other.rates})}, spread).ordered()
 
     def ordered(self) -> Limits:
-        """With no figure below what fewer threads gave."""
+        """The rates, with no figure below what fewer threads gave."""
         out: dict[int, Rates] = {}
         for n, r in sorted(self.rates.items()):
             best = next(reversed(out.values()), r)

@@ -117,7 +117,7 @@ def _facts(program: ExportedProgram, texts: Sequence[Kernels], files: Sequence[s
 
 
 def padded(data: bytes) -> bytes:
-    """With zeros up to what arrays of a recorded call begin at."""
+    """The bytes, filled with zeros up to the next place at which an array of a recorded call may begin."""
     return data + bytes(-len(data) % ALIGN)
 
 

@@ -14,7 +14,7 @@ def files(k: GpuKernel) -> dict[str, str]:
 
 
 def _options(k: GpuKernel) -> str:
-    """Of the compiler."""
+    """Options of the compiler."""
     return f"-cl-std=CL{'2.0' if 'sub_group' in k.text else '1.2'}"
 
 

@@ -463,7 +463,7 @@ class Places(dict[tuple[str, int], str]):
         return f"(weights + {self._program.weight(self._closures[at])})"
 
     def argument(self, key: tuple[str, int]) -> ExportedArgument:
-        """Of a kernel or a loop."""
+        """The argument of a kernel or a loop."""
         return ExportedArgument(partial(self.__getitem__, key), self._closures[key[1]] if key[0] == "closure" and key not in self else None)
 
 

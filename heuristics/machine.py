@@ -190,7 +190,7 @@ class Core:
     masked_vector: float = 0.5
     """Loads that the mask of a vector adds."""
     picked_masked: float = 6.0
-    """Instructions for the mask of a vector of which every so manieth lane is picked, where it is another one in each step of a sum."""
+    """Instructions for the mask of a vector of which every n-th lane is picked, where each step of a sum picks another one."""
     masked_scalar: float = 8.0
     """Loads that the mask of a single element adds: it is a branch."""
     addresses: int = 8

@@ -182,7 +182,7 @@ class BoxMover:
         return who, start
 
     def _places(self, number: int, first: Sequence[int]) -> tuple[Array, Array]:
-        """Of the elements of a box (innermost dimension last): whether each is in the array, and its place in the parameter."""
+        """For the elements of a box (innermost dimension last): whether each is in the array, and its place in the parameter."""
         numbers = self.maps[number]
         m, size = numbers.map, numbers.map.dtype.size
         inside, where = np.ones(m.box[::-1], bool), np.full(m.box[::-1], numbers.offset // size)

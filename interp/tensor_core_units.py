@@ -65,7 +65,7 @@ def multiplier(s: Instr, as_twin: bool, generation: str) -> Callable[[ThreadBatc
 
 
 def matrix_places(words: int, size: int, transposed: bool) -> tuple[Array, Array]:
-    """Of `ldmatrix` with so many 32-bit words a thread and elements of `size` bytes: (which lane names the row, which element of that
+    """For `ldmatrix` with so many 32-bit words a thread and elements of `size` bytes: (which lane names the row, which element of that
     row) each lane gets, both (32, elements)."""
     lane, word = np.arange(WARP)[:, None, None], np.arange(words)[None, :, None]
     each = np.arange(4 // size)[None, None, :]

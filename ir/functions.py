@@ -140,7 +140,7 @@ def leading_zeros(a: Node) -> Node:
 
 
 def round_even(a: Node) -> Node:
-    """To the nearest whole number, of two as near the even one."""
+    """Round to the nearest whole number; halves go to the even one."""
     return unary("round", a)
 
 

@@ -54,7 +54,7 @@ def union(x: Ends, y: Ends) -> Ends:
 
 
 def size(x: Ends) -> Ends:
-    """Of the absolute values."""
+    """The ends of the absolute values."""
     return max(0, x[0], -x[1]), max(x[1], -x[0])
 
 

@@ -97,7 +97,7 @@ def _joined(buffer: Buffer, stores: Sequence[Store], parts: Sequence[Node]) -> S
 
 
 def _chosen(values: Sequence[Node], parts: Sequence[Node]) -> Node:
-    """Of values in order, the one at the place that some axes tell."""
+    """One of several values in order: the one at the place that some axes tell."""
     part, rest = parts[0], parts[1:]
     each = len(values) // part.arg.extent
     found = [_chosen(values[at : at + each], rest) if rest else values[at] for at in range(0, len(values), each)]

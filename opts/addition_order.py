@@ -136,7 +136,7 @@ def cuts(s: Loops, n: Nest) -> Cuts:
 
 
 def chain_ends(n: Nest) -> Iterator[tuple[Node, list[int]]]:
-    """Of each axis in which chains end, after how many elements they do, from short chains to chains of chains."""
+    """For each axis in which chains end, after how many elements they do, from short chains to chains of chains."""
     order = order_of(n)
     assert order is not None
     if order.chain == 0:

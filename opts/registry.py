@@ -74,12 +74,12 @@ class Golden:
 
 
 def never(o: Opt) -> bool:
-    """Of no option."""
+    """False for every option."""
     return False
 
 
 def always(o: Opt) -> bool:
-    """Of every option."""
+    """True for every option."""
     return True
 
 

@@ -108,7 +108,7 @@ def _in_shape(axes: Dims, seen: tuple[int, ...], shape: tuple[int, ...]) -> tupl
 
 @dataclass(frozen=True)
 class KernelAxes:
-    """Of a kernel: extents of its axes, the axis of each dimension of its inputs and outputs, and the axes that cannot be split: those that are
+    """What is known of a kernel's axes: their extents, the axis of each dimension of its inputs and outputs, and the axes that cannot be split: those that are
     part of a longer index or of a value, and those that something but a plain sum goes over."""
 
     axes: Mapping[str, int]

@@ -36,7 +36,7 @@ class MeshAxis:
         return {"all-reduce": 2 * share, "all-gather": share, "reduce-scatter": share, "all-to-all": share, "send": 1.0}[kind] * nbytes
 
     def seconds(self, kind: str, nbytes: float) -> float:
-        """Of a collective on an array of so many bytes; 0 where there is one device."""
+        """Seconds of a collective on an array of so many bytes; 0 where there is one device."""
         if self.n == 1:
             return 0.0
         more = dict(zip(KINDS, self.extra)).get(kind, 0.0)

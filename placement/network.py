@@ -53,7 +53,7 @@ class Network:
 
     @property
     def link(self) -> Link:
-        """Of a message from one device to another."""
+        """The link that a message from one device to another takes."""
         return Link(self.rates["send"].alpha, self.rates["send"].beta)
 
     def axis(self, n: int, times: float = 1.0) -> MeshAxis:
@@ -146,7 +146,7 @@ def measure(ranks: int = 2, backend: str = "mpi") -> Network:
 
 
 def place(backend: str = "mpi") -> Path:
-    """Where this machine's are kept."""
+    """The file of this machine's networks."""
     return folders.state() / f"links-{platform.node() or 'here'}{'' if backend == 'mpi' else f'-{backend}'}.json"
 
 

@@ -38,7 +38,7 @@ class SharedDevice(Protocol):
     """A device on which kernels were timed, alone and in pairs."""
 
     def seconds(self, task: OverlapTask, share: float) -> float:
-        """Of a task on this share of the batch, alone."""
+        """Seconds of a task on this share of the batch, alone."""
 
     def slowed(self, task: OverlapTask, beside: OverlapTask) -> float:
         """How many times as long a task takes while another runs: 1 or more."""

@@ -41,7 +41,7 @@ class PartCosts:
             raise PlanError("times and sizes of a part of the model must be finite, and not negative")
 
     def seconds(self, kind: str) -> float:
-        """Of an operation of this kind alone."""
+        """Seconds of an operation of this kind alone."""
         return {"F": self.forward, "B": self.input, "W": self.weight, "BW": self.input + self.weight}[kind]
 
     def divided(self, n: int) -> PartCosts:
@@ -155,7 +155,7 @@ class PipelineSchedule:
 
     @cached_property
     def in_flight(self) -> list[int]:
-        """Of how many microbatches a part of the model holds activations at once, at most: from F until W."""
+        """The most microbatches of which a part of the model holds activations at once, from F until W."""
         most = [0] * self.parts
         for stage, order in enumerate(self.orders):
             now: Counter[int] = Counter()

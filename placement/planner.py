@@ -148,7 +148,7 @@ class DevicePlan:
         return sum(map(math.prod, self.meshes))
 
     def devices_of(self, stage: int) -> Order:
-        """In the order of the stage's mesh, row by row."""
+        """The devices of a stage in the order of its mesh, row by row."""
         sizes = list(map(math.prod, self.meshes))
         first = sum(sizes[:stage])
         return self.order[first : first + sizes[stage]]
@@ -164,7 +164,7 @@ class DevicePlan:
 
     @property
     def name(self) -> str:
-        """Such as `2 stages (1f1b, 8 microbatches) of 2 devices`, or `... of 1, 1 and 2 devices`."""
+        """A name such as `2 stages (1f1b, 8 microbatches) of 2 devices`, or `... of 1, 1 and 2 devices`."""
         shapes = [" x ".join(str(n) for n in shape if n > 1) or "1" for shape in self.meshes]
         each = shapes[:1] if len(set(shapes)) == 1 else shapes
         inner = (", ".join(each[:-1]) + " and " if each[1:] else "") + each[-1]
@@ -279,7 +279,7 @@ class _Planner:
         return tuple(map(self.network.axis, shape, times or [1.0] * len(shape)))
 
     def _shapes(self, n: int) -> Iterator[tuple[int, ...]]:
-        """Of the `n` devices of a stage."""
+        """The shapes that a mesh of `n` devices of a stage may have."""
         if self.decided.tensor is None:
             yield from meshes(n)
         elif n % self.decided.tensor == 0:

@@ -50,7 +50,7 @@ class ShardPlan:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the mesh."""
+        """The shape of the mesh."""
         return tuple(axis.n for axis in self.mesh)
 
     def layout(self, name: str) -> Layout:

@@ -46,12 +46,12 @@ class Sharding:
 
 
 def local_bytes(nbytes: float, layout: Layout, mesh: Mesh) -> float:
-    """Of an array's bytes, those on a device."""
+    """The bytes of an array that are on a device."""
     return nbytes / prod(axis.n for axis, dim in zip(mesh, layout) if dim >= 0)
 
 
 def local_shape(shape: Sequence[int], layout: Layout, mesh: Mesh) -> tuple[int, ...]:
-    """Of an array's piece on a device."""
+    """The shape of an array's piece on a device."""
     return tuple(size // prod(axis.n for axis, at in zip(mesh, layout) if at == d) for d, size in enumerate(shape))
 
 
@@ -131,5 +131,5 @@ def relayout(nbytes: float, source: Layout, target: Layout, mesh: Mesh, why: str
 
 
 def seconds(collectives: Sequence[Collective], mesh: Mesh) -> float:
-    """Of all of them, one after the other."""
+    """Seconds of all of them, one after the other."""
     return sum(mesh[c.axis].seconds(c.kind, c.nbytes) for c in collectives)

@@ -132,7 +132,7 @@ class Rendered:
         return self.source.signature
 
     def built(self, obj: bytes, build_s: float) -> Built:
-        """With the object that the device's compiler made of the source, and the seconds it took."""
+        """The artefact with the object that the device's compiler made of the source, and the seconds it took."""
         return Built(self.opts, self.source, self.effects, self.scheduled_hash, self.lower_s, self.render_s, obj, build_s)
 
 

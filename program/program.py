@@ -178,7 +178,7 @@ class Instr:
 
     @property
     def mem(self) -> Mem:
-        """Where an access goes (operations whose attribute is a Mem)."""
+        """The memory of an access (operations whose attribute is a Mem)."""
         return self.attr  # type: ignore[return-value]
 
     @property

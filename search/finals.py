@@ -128,7 +128,7 @@ class NearTie:
 
     @property
     def json(self) -> dict[str, Any]:
-        """As plain data."""
+        """The tie as plain data."""
         return {"opts": [o.json for o in self.opts], "ratio": round(self.ratio, 4), "low": round(self.low, 4), "high": round(self.high, 4)}
 
 

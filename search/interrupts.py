@@ -155,7 +155,7 @@ def margin_s(seconds: float) -> float:
 
 
 def late_s(seconds: float | None) -> float:
-    """Of that, what may pass before a search is ended."""
+    """The part of that which may pass before a search is ended."""
     return float("inf") if seconds is None else margin_s(seconds) - ENDING_S
 
 

@@ -90,7 +90,7 @@ class SearchObjective:
         return f"{value:.0f} bytes" if self.own is None else value_text(self.text, value)
 
     def values(self, m: Measurement) -> tuple[float, ...]:
-        """Of every objective, in their order."""
+        """The values of every objective, in their order."""
         return tuple(self.value(m, n) for n in self.names)
 
     def logs(self, m: Measurement) -> tuple[float, ...]:

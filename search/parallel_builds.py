@@ -161,7 +161,7 @@ class _ProgressLine:
         self._width = 0
 
     def tell(self, done: int, name: str) -> None:
-        """So many are done, and the next one has this name."""
+        """Show how many are done and the name of the next one."""
         now = time.monotonic()
         if now - self._began < SILENT_S or now - self._told < AGAIN_S:
             return

@@ -146,7 +146,7 @@ class RunState:
         return [*kept, *starts] if kept and starts else []
 
     def settle(self, fresh: Sequence[Finalist]) -> None:
-        """From here on only these times count; whoever is not among them, or failed, leaves the finals."""
+        """Only these times count from now on. A candidate that failed or is not among them leaves the finals."""
         fresh = [f for f in fresh if not f.measurement.cleared]
         self._kept = {f.built.opts: f for f in fresh if f.built.opts in self._kept and f.measurement.outcome == "ok"}
         self._starts = {f.built.opts: f for f in fresh if f.built.opts in self._starts and f.measurement.outcome in ("ok", "slow")}

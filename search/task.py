@@ -138,7 +138,7 @@ class Task(Protocol):
 
     @property
     def name(self) -> str:
-        """As people call it."""
+        """The name that people use."""
         ...
 
     @property

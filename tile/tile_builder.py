@@ -103,7 +103,7 @@ class Accumulator(Tile):
         self._node = ref(c.before, lanes, self._node.dtype)
 
     def leave(self, trace: Trace, loop: LoopTrace) -> None:
-        """After the loop it is what the last step of all left."""
+        """Leave the loop: afterwards the tile is what the last step left."""
         c, dims = self._carried.pop()
         before = ref(c.before, c.lanes, self._node.dtype)
         trace.gone[c.before] = loop.step.name

@@ -136,14 +136,14 @@ class Trace:
         return name
 
     def rank(self, a: Node) -> tuple[int, int]:
-        """Where an axis comes among others: grid, loops, then lanes as they were made."""
+        """The rank of an axis among others: grid, loops, then lanes as they were made."""
         order = {x: n for n, x in enumerate(self.steps)}
         return (0, order[a]) if a in order else (1, int("".join(c for c in a.arg.name if c.isdigit()) or 0))
 
     # program ------------------------------------------------------------------------------------------------------------
     @property
     def block(self) -> list[LoopTrace | TileStore]:
-        """Where statements are written now."""
+        """The block that statements are written to now."""
         return self.open[-1].items if self.open else self.items
 
     def reduce(self, combine: str, body: Node, over: tuple[Node, ...], dtype: DType, hint: str) -> Node:

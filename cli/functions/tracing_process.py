@@ -37,7 +37,7 @@ DEFAULT_DTYPE = "float32"
 
 @dataclass(frozen=True)
 class ArgumentSpec:
-    """Of one argument. `dtype` None: the default one."""
+    """What an argument is. `dtype` None: the default one."""
 
     shape: tuple[int, ...]
     dtype: DType | None = None

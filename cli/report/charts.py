@@ -29,7 +29,7 @@ class Point:
 
     @property
     def share(self) -> float:
-        """Of its limit."""
+        """The share of its limit."""
         return self.gflops / self.limit
 
 
@@ -71,7 +71,7 @@ def roofs(found: Sequence[ReportEntry]) -> list[Roof]:
 
 
 class Tried(NamedTuple):
-    """One measurement of a search: when in seconds, the how manieth, how it ended, and its time in seconds (None where it has none)."""
+    """One measurement of a search: when in seconds, its number, how it ended, and its time in seconds (None where it has none)."""
 
     at_s: float
     n: int

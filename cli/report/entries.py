@@ -50,7 +50,7 @@ def roofline_s(row: Row, seconds: float) -> float | None:
 
 @functools.lru_cache(maxsize=1024)
 def _now(name: str, shape: str, dtype: str, device: str, threads: int, target: str, lossy: bool) -> Roofline | None:
-    """By today's limits; None where the kernel or the device is not to be had here."""
+    """The figure by today's limits; None where the kernel or the device is not here."""
     import json
 
     from ... import named_kernels

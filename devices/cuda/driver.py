@@ -186,7 +186,7 @@ class Driver:
         return str(self._call("cuDeviceGetName", 256, self._device(device)).split(b"\0")[0].decode())
 
     def bus(self, device: int) -> str:
-        """Where it is on the PCI bus, as 'domain:bus:device.function'."""
+        """The place of a GPU on the PCI bus, as 'domain:bus:device.function'."""
         return str(self._call("cuDeviceGetPCIBusId", 32, self._device(device)).split(b"\0")[0].decode())
 
     def attribute(self, device: int, name: str) -> int:
@@ -225,7 +225,7 @@ class Driver:
         return self._call("cuModuleGetFunction", module, name.encode())
 
     def function_attribute(self, function: Any, name: str) -> int:
-        """Such as 'NUM_REGS' or 'LOCAL_SIZE_BYTES'."""
+        """An attribute of a kernel by the driver's name for it without its prefix, such as 'NUM_REGS' or 'LOCAL_SIZE_BYTES'."""
         return int(self._call("cuFuncGetAttribute", getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}"), function))
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
@@ -301,7 +301,7 @@ class Driver:
         self._call("cuEventRecord", event.handle, 0)
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Between two events, once the second has happened."""
+        """Seconds between two events, once the second has happened."""
         return float(self._call("cuEventElapsedTime", start.handle, end.handle)) * 1e-3
 
     def wait(self) -> None:

@@ -158,7 +158,7 @@ class BatchFlight:
         ask_to_stop(self.running)
 
     def answer(self) -> Mapping[str, Any]:
-        """Of a job that is done. Raises SlotLost, JobFailed, FleetError."""
+        """The answer of a job that is done. Raises SlotLost, JobFailed, FleetError."""
         got = self.running.result(0)
         if not isinstance(got, Mapping):
             raise FleetError(f"a worker answered {type(got).__name__} instead of an object")

@@ -51,7 +51,7 @@ class OperandRange:
 
 
 def operand_ranges(kernel: KernelBody) -> tuple[OperandRange, ...]:
-    """Of inputs in order. TILEWRIGHT_INDEX_CHECKS=0: none."""
+    """The ranges of inputs in order. TILEWRIGHT_INDEX_CHECKS=0: none."""
     if os.environ.get("TILEWRIGHT_INDEX_CHECKS", "1") == "0":
         return ()
     inputs = [b for b in kernel.buffers if b.role == "in"]

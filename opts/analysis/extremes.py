@@ -116,7 +116,7 @@ def _operations(groups: Sequence[Group]) -> int:
 
 
 def covering(at: Mapping[int, E], width: int) -> list[E]:
-    """Of vectors of `width` consecutive elements, by where they begin, as few as hold every element of all."""
+    """The fewest vectors of `width` consecutive elements that hold every element of all, each by where it begins."""
     out: list[E] = []
     starts = sorted(at)
     covered = starts[0]

@@ -114,7 +114,7 @@ def rewrite(r: Rewriting) -> Scheduled:
 
 
 def by_phase(kernel: Kernel, o: Opt) -> bool:
-    """Of a scan, each phase has its own options."""
+    """Whether each phase has options of its own: the phases of a scan do."""
     found = named(kernel, o.on)
     return found is not None and found.kind == "scan"
 

@@ -134,12 +134,12 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        """Such as `zb-v, 4 microbatches, stages of 2, 2 devices`."""
+        """A name such as `zb-v, 4 microbatches, stages of 2, 2 devices`."""
         stages = ", ".join(" x ".join(map(str, shape)) for shape in self.shapes)
         return f"{self.schedule.name}, {self.schedule.microbatches} microbatches, stages of {stages} devices, {self.dtype}"
 
     def packed(self) -> str:
-        """As text, for the processes of a run."""
+        """The specification as text, for the processes of a run."""
         return base64.b64encode(pickle.dumps(self)).decode()
 
     @staticmethod

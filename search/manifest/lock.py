@@ -95,5 +95,5 @@ def write(manifest: str | os.PathLike[str], records: Iterable[Record]) -> bool:
 
 
 def sha256(path: Path) -> str:
-    """Of a file's bytes, in hexadecimal. Raises OSError."""
+    """The SHA-256 of a file's bytes, in hexadecimal. Raises OSError."""
     return hashlib.sha256(content(path, MAX_BYTES)).hexdigest()

@@ -70,7 +70,7 @@ def chosen(costs: Costs, weights: Sequence[float], most: int, worst: bool, gain:
     count = table.shape[1]
 
     def totals(least: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Of each schedule beside others whose least costs are these."""
+        """The total of each schedule together with others whose least costs are these."""
         both = np.minimum(least[:, None], table)
         mean = share @ both
         out: np.ndarray[Any, Any] = both.max(axis=0) + 0.01 * mean if worst else mean

@@ -125,7 +125,7 @@ class Descent:
 
 
 def _distance(a: ChoicePoint, b: ChoicePoint) -> int:
-    """In how many values two points differ; points of two templates are as far apart as can be."""
+    """The number of values in which two points differ; points of two templates are as far apart as can be."""
     return sum(x != y for x, y in zip(a.at, b.at)) if a.template == b.template else len(a.at) + len(b.at)
 
 

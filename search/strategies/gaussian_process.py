@@ -84,7 +84,7 @@ def evenness(values: Sequence[object]) -> Matrix | None:
 
 
 def logarithms(values: Sequence[float]) -> Matrix:
-    """Of numbers, those that are not positive one octave below the least that is."""
+    """The logarithms of numbers; one that is not positive counts as an octave below the least positive one."""
     import numpy as np
 
     v = np.array(values, dtype=float)

@@ -38,7 +38,7 @@ class LatticeLike(Protocol):
     def __iter__(self) -> Iterator[tuple[int, ...]]: ...
 
     def draw(self, rng: Random) -> tuple[int, ...]:
-        """One of them, all as likely as each other."""
+        """Draw one of them, each with the same probability."""
         ...
 
 
