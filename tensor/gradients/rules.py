@@ -73,6 +73,12 @@ def _angle(dy: TensorNode, side: TensorNode, a: TensorNode, b: TensorNode) -> Te
     return choose(square.eq(0.0), 0.0, dy * side / square)
 
 
+def _whole(y: TensorNode, a: TensorNode, b: TensorNode) -> TensorNode:
+    """⌊a / b⌋ of a remainder `y`; −1 as well where the divisor is so long that the quotient is a zero, which has no sign any more."""
+    whole = elementwise("floor", a / b)
+    return choose(whole.eq(0), choose(y.ne(a), -1, like(whole, 0)), whole)
+
+
 ELEMENTWISE: dict[str, tuple[Part | None, ...]] = {
     "add": (lambda dy, y, a, b: dy, lambda dy, y, a, b: dy),
     "sub": (lambda dy, y, a, b: dy, lambda dy, y, a, b: -dy),
@@ -81,7 +87,7 @@ ELEMENTWISE: dict[str, tuple[Part | None, ...]] = {
     "max": _extreme("max"),
     "min": _extreme("min"),
     "pow": (_power_base, _power_exponent),
-    "remainder": (lambda dy, y, a, b: dy, lambda dy, y, a, b: -(dy * elementwise("floor", a / b))),
+    "remainder": (lambda dy, y, a, b: dy, lambda dy, y, a, b: -(dy * _whole(y, a, b))),
     "where": (None, lambda dy, y, c, a, b: choose(c, dy, 0.0), lambda dy, y, c, a, b: choose(c, 0.0, dy)),
     "neg": (lambda dy, y, x: -dy,),
     "rounded": (lambda dy, y, x: cast(dy, x.dtype),),

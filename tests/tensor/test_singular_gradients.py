@@ -82,6 +82,7 @@ ROWS: dict[str, Row] = {
     "copysign": (lambda x: xp.copysign(x, row(1.0, -1.0, -1.0)), [0, 0, 2], [0, 0, -1]),
     "remainder": (lambda x: x % 2.0, [0, 2, -2], [1, 1, 1]),
     "remainder2": (lambda x: row(4.0, -3.0, 0.0) % x, [2, 2, 2], [-2, 2, 0]),
+    "remainder3": (lambda x: row(5.0, -1.0, 3.0, 1e-30) % x, [-inf, inf, inf, -1e30], [1, 1, 0, 1]),
     "max_ties": (lambda x: x.max(), [1, 3, 3, 2, 3], [0, 0.333333333, 0.333333333, 0, 0.333333333]),
     "min_ties": (lambda x: x.min(0), [1, 3, 1], [0.5, 0, 0.5]),
     "max_all": (lambda x: x.max(), [2, 2], [0.5, 0.5]),
