@@ -350,15 +350,13 @@ def by_rule(rule: Rule, swapped: bool, slow: Callable[[Any, Any], Any]) -> Calla
 
     def answer(a: Any, b: Any) -> Any:
         x, y, found = a.known, b, None
-        plain = a.constant is None
         if type(b) is tensor:
             y = b.known
-            plain = plain or b.constant is None
         elif type(b) is not int and type(b) is not float:
             y = None
         if (
-            x is not None and y is not None and plain and type(a) is tensor and x.size < most and (y is b or y.size < most)
-            and not (watch.busy or small in environment)
+            x is not None and y is not None and type(a) is tensor and x.size < most and (y is b or y.size < most)
+            and (a.constant is None or (y is not b and b.constant is None)) and not (watch.busy or small in environment)
         ):  # fmt: skip
             try:
                 found = run.run(rule, y, x) if swapped else run.run(rule, x, y)

@@ -276,6 +276,10 @@ def test_powers_products_and_constants_beside_numbers_are_computed_at_once() -> 
     assert one.tolist() == [1.0] * 4 and (one + x)[0] == 2.0
     with pytest.raises(ValueError, match="matmul"):
         x @ xp.ones((3, 2))
+    lazy = Tensor(array)
+    for made in (one @ lazy, one * lazy, 2.0**lazy, one**lazy, lazy**one, lazy @ one, xp.where(lazy > 2, one, lazy)):
+        assert made.shape in ((), (4,))
+    assert (one @ lazy) == 10.0 and (one**lazy).tolist() == [1.0] * 4
 
 
 def test_what_would_be_large_is_lazy() -> None:
