@@ -39,8 +39,9 @@ def _linalg_error() -> type[UsageError]:
 
 def matmul(a: TensorNode, b: TensorNode, /) -> TensorNode:
     """a (…, m, k) · b (…, k, n) → (…, m, n), batches broadcast; vectors as in NumPy. Raises UsageError."""
-    if not a.shape or not b.shape:
-        raise UsageError(f"matmul of {list(a.shape)} and {list(b.shape)}: both need at least one dimension")
+    shapes = [list(getattr(x, "shape", ())) for x in (a, b)]  # (a number has none)
+    if not all(shapes):
+        raise UsageError(f"matmul of {shapes[0]} and {shapes[1]}: both need at least one dimension")
     first, last = len(a.shape) == 1, len(b.shape) == 1
     x = reshape(a, (1, *a.shape)) if first else a
     y = reshape(b, (*b.shape, 1)) if last else b

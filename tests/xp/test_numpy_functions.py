@@ -255,7 +255,7 @@ def test_a_copy_has_a_gradient_of_its_own() -> None:
 def test_errors_are_those_that_python_and_numpy_raise() -> None:
     x = xp.ones(3)
     for error, call in (
-        (ValueError, lambda: x.reshape(2, 2)), (ValueError, lambda: x + xp.ones(2)), (TypeError, lambda: x.astype("floaty")),  # type: ignore[arg-type]
+        (ValueError, lambda: x.reshape(2, 2)), (ValueError, lambda: x + xp.ones(2)), (ValueError, lambda: x @ 2), (ValueError, lambda: 2.5 @ x), (TypeError, lambda: x.astype("floaty")),  # type: ignore[arg-type]
         (ValueError, lambda: bool(x)), (IndexError, lambda: x[5]), (TypeError, lambda: xp.ones(2, dtype="uint64") + xp.ones(2, dtype="int8")),
         (np.linalg.LinAlgError, lambda: xp.linalg.inv(xp.zeros((2, 2)))), (np.linalg.LinAlgError, lambda: xp.linalg.solve(xp.ones((2, 2)), xp.ones(2))),
         (IndexError, lambda: xp.sum(x, axis=1)), (IndexError, lambda: x.max(-2)), (TypeError, lambda: xp.zeros(2.5)), (TypeError, lambda: x.reshape(1.5, 2)),
