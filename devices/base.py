@@ -360,7 +360,7 @@ class Memory(ABC):
         return None
 
     def sound(self) -> bool:
-        """After an error: whether this process can go on with the device (False: nobody can say)."""
+        """Whether this process can go on with the device after an error (False: nobody can say)."""
         return False
 
     def copy(self, to: int, source: int, nbytes: int) -> None:

@@ -103,7 +103,7 @@ class Limits:
         return self._at(threads, lambda r: r.peak_f64 if wide else r.peak_f32)
 
     def _at(self, threads: int, rate: Any) -> float:
-        """Between measured counts: no more than linear scaling from one thread, no more than the next measured count gives."""
+        """A figure between measured counts: no more than linear scaling from one thread, no more than the next measured count gives."""
         known = {n: max(float(rate(r)) for m, r in self.rates.items() if m <= n) for n in self.rates}
         if threads in known:
             return known[threads]

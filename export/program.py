@@ -438,7 +438,7 @@ def of_compiled(
 
 @dataclass(frozen=True)
 class ExportedArgument:
-    """Where an array is, as C, for who asks; and its contents, if it is a `weight`."""
+    """An array: the C expression of its place, and its contents if it is a `weight`."""
 
     place: Callable[[], str]
     weight: bytes | None = None

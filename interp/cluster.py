@@ -41,7 +41,7 @@ class MBarrierState:
         self.told, self.over = np.zeros(actors, np.int32), np.zeros(actors, np.int32)
 
     def arrive(self, count: int, told: Array) -> bool:
-        """So many threads arrive; whether they were expected."""
+        """Let so many threads arrive; whether they were expected."""
         if count > self.pending:
             return False
         self.pending -= count

@@ -333,7 +333,7 @@ class GroupBuffer:
             self.shadow.before = clock.before
 
     def places(self, i: Array, lane: Array) -> Array:
-        """Where elements `i` of these threads' rows are."""
+        """The places of elements `i` of these threads' rows."""
         return i + (lane if self.rows == 1 else lane // self.rows) * self.size if self.rows else i
 
     # checks -----------------------------------------------------------------------------------------------------------

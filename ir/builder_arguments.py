@@ -58,7 +58,7 @@ def extent(what: str, value: object) -> Extent:
 
 
 def between(what: str, value: tuple[object, ...]) -> tuple[Node, Node]:
-    """Where an axis starts and ends, as indices."""
+    """The start and the end of an axis, as indices."""
     if len(value) != 2:
         raise KernelError(f"{what} is {value!r}; give its extent, or (start, end)")
     start, end = (cast(plain_index(f"the {which} of {what}", v), index) for which, v in zip(("start", "end"), value, strict=True))

@@ -240,7 +240,7 @@ def atan2(y: Node, x: Node) -> Node:
 
 
 def sinh(x: Node) -> Node:
-    """By expm1, so that nothing is lost near 0; by halves of the exponent where exp would overflow first."""
+    """sinh by expm1, so that nothing is lost near 0; by halves of the exponent where exp would overflow first."""
     x = floating(x, "sinh")
     a = absolute(x)
     e = expm1(a)

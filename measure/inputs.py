@@ -189,7 +189,7 @@ def _ends(dims: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def _is(index: Array, remainder: int) -> Array:
-    """Where an index (of `_ends`: 0, 1, 2, …) has that remainder (in a dimension that is too short for it, that by its length)."""
+    """Whether an index (of `_ends`: 0, 1, 2, …) has that remainder (in a dimension that is too short for it, that by its length)."""
     import numpy as np
 
     period = max(1, min(index.size, PERIOD))

@@ -156,7 +156,7 @@ class Loops:
         return found
 
     def coefficient(self, node: Node, var: Node) -> int | None:
-        """By how much an index expression grows with the number of a part: 0 where it does not depend on it, as a group's number does not on
+        """How much an index expression grows with the number of a part: 0 where it does not depend on it, as a group's number does not on
         the place in the group; None where it is not linear."""
         terms = self.terms(node)
         if var in terms:

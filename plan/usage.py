@@ -190,7 +190,7 @@ class UsageRecorder:
             self.flush()
 
     def forked(self) -> None:
-        """In a child: what the parent counted is the parent's, and its thread is not here."""
+        """Begin anew in a child process: what the parent counted is the parent's, and its thread is not here."""
         self._lock, self._thread = threading.Lock(), None
         for c in self._counters:
             c.take()

@@ -66,7 +66,7 @@ def finish(b: Builder, left: int = 0) -> None:
 
 
 def fence(b: Builder) -> None:
-    """Before the first product, and after registers of accumulators or fragments changed."""
+    """A fence: before the first product, and after registers of accumulators or fragments changed."""
     b.emit("wgmma_fence")
 
 

@@ -431,7 +431,7 @@ class Deciding:
         return decision
 
     def _front(self, decision: Decision, left: Callable[[], float]) -> Decision:
-        """With the members of the front, the winner first, each checked a second time where there is time; and with who failed that."""
+        """The result with the members of the front, the winner first, each checked again where there is time; and with who failed that."""
         won, aim = decision.winner, self.so_far.aim
         if won is None:
             return decision

@@ -450,7 +450,7 @@ class _Final:
         return win, duel.ratio, True, "" if win else _undecided(duel, cost(champion, start))
 
     def _recheck(self, champion: Finalist) -> None:
-        """One of the two was not right when it was run for the duel: the second check says whether it was the champion."""
+        """Find out who of the two was wrong when it ran for the duel: the second check says whether it was the champion."""
         checked = self._second(champion)
         if checked is not None and checked.outcome != "ok":
             self._drop(champion, checked)

@@ -120,7 +120,7 @@ def process_code(code: int) -> int:
 
 
 def hold() -> None:
-    """From here on signals are only noted."""
+    """Only note signals from now on."""
     if SignalWatch._outermost is not None:
         SignalWatch._outermost._holding = True
 
@@ -150,7 +150,7 @@ ENDING_S = 0.7
 
 
 def margin_s(seconds: float) -> float:
-    """By how much a budget of so many seconds may be exceeded, everything included."""
+    """How much longer than a budget of so many seconds a search may take, everything included."""
     return max(2.0, 0.1 * seconds)
 
 

@@ -64,7 +64,7 @@ class Outlook:
         return min(gained, 1.0), min(apart, 1.0)
 
     def gain_in(self, seconds: float, elapsed: float) -> float | None:
-        """The same of so many seconds more, at the pace of the `elapsed` ones."""
+        """The expected gain of so many seconds more, at the pace of the `elapsed` ones."""
         return self.gain(seconds * (self.told - self.recalled) / elapsed) if elapsed > 0 else None
 
 

@@ -148,7 +148,7 @@ class Task(Protocol):
 
     @property
     def canonical(self) -> Canonical:
-        """Between its own names and those that the cache's option lists have."""
+        """The translation between its own names and those in the cache's option lists."""
         ...
 
     def strategy(self, request: TuneRequest) -> str:

@@ -98,7 +98,7 @@ class Ref:
         self._store(value, indices, mask, None)
 
     def combine(self, how: str, value: Any, *indices: Any, mask: Any = None) -> None:
-        """As `store`, but combine with what other cells (and other points of this tile) write there: 'add', 'mul', 'max' or 'min'.
+        """Store, but combined with what other cells (and other points of this tile) write there: 'add', 'mul', 'max' or 'min'.
         The output begins as the combine's neutral element."""
         known = [c for c in COMBINES if c not in BITWISE]
         if how not in known:

@@ -80,7 +80,7 @@ def _text(file: MappedFile) -> str:
 
 
 def _texts(file: MappedFile, count: int) -> list[str]:
-    """As `_text` reads each: a tokenizer has hundreds of thousands."""
+    """Many texts, each as `_text` reads it: a tokenizer has hundreds of thousands."""
     found, at = [], file.at
     for _ in range(count):
         begin, at = at + 8, at + 8 + int.from_bytes(file.memory[at : at + 8], "little")

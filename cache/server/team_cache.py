@@ -82,7 +82,7 @@ class RecordDigests:
 
 
 def checked(records: Iterable[Record], hashes: dict[Record, str]) -> tuple[list[Record], int]:
-    """Of records of `queries.FIELDS`: each that is what was written, with the hash of its key at the end, and how many are not. Whether
+    """The records of `queries.FIELDS`: each that is what was written, with the hash of its key at the end, and how many are not. Whether
     the fields make sense is asked when they are read, as of any file. `hashes`: those of keys that were met before."""
     out, bad, digests = [], 0, RecordDigests()
     for record in records:

@@ -73,7 +73,7 @@ class Placeholders:
     def arguments(
         self, function: Callable[..., Any], inputs: Callable[[], Any] | None, given: Mapping[str, ArgumentSpec]
     ) -> dict[str, Any] | tuple[Any, ...]:
-        """By name, or by position where the function has `*args`. `inputs`: what `NAME_inputs` is. Raises UsageError."""
+        """The arguments by name, or by position where the function has `*args`. `inputs`: what `NAME_inputs` is. Raises UsageError."""
         parameters = inspect.signature(function).parameters
         names = [n for n, p in parameters.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
         offered = self._offered(inputs, names)
@@ -159,7 +159,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _annotated(hint: Any, path: str, name: str) -> ArgumentSpec | None:
-    """Of `Annotated[Tensor, (64, 128), "float32"]`; None without a shape in it."""
+    """What `Annotated[Tensor, (64, 128), "float32"]` says of an argument; None without a shape in it."""
     from typing import Annotated
 
     if get_origin(hint) is not Annotated:

@@ -89,7 +89,7 @@ def manifest_of(graph: FunctionGraph, which: str, args: Namespace) -> Manifest:
 
 
 def _schedules(found: Manifest, args: Namespace) -> dict[str, str]:
-    """By a kernel's hash, the schedule that captured functions run now, as rows have it."""
+    """The schedules that captured functions run now, as rows have them, by a kernel's hash."""
     from ...devices import get
     from ...plan import Artefacts, opts_text, resolve
 

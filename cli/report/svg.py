@@ -108,7 +108,7 @@ def roofline(roof: Roof) -> Picture:
 
 
 def _notes(x: _Axis, y: _Axis, roof: Roof) -> list[Box]:
-    """Where the roof's own texts are."""
+    """The places of the roof's own texts."""
     if roof.limits is None:
         return []
     bandwidth, peak = roof.limits

@@ -90,7 +90,7 @@ def _paged() -> Iterator[_Page]:
 
 
 def _print(text: str, pager: str) -> None:
-    """To the terminal where it fits, else through the pager."""
+    """Print to the terminal where it fits, else through the pager."""
     out = behind(sys.stdout)
     _, lines = shutil.get_terminal_size()
     if text.count("\n") < lines:

@@ -73,7 +73,7 @@ class Shown(io.TextIOBase):
 
 
 class ClosedOutput(io.TextIOBase):
-    """In place of a standard output that was closed before the command began: what is written there is an error, not lost."""
+    """Stands for a standard output that was closed before the command began: what is written to it is an error, not lost."""
 
     encoding = "utf-8"
 

@@ -39,7 +39,7 @@ Queue = Callable[[Sequence[int]], None]
 def timed(
     s: CudaSession, queue: Queue, launches: int, sets: Sequence[Sequence[int]], repeats: int, limit_s: float = float("inf")
 ) -> list[float]:
-    """As `Executable.time`, for whatever `queue(pointers)` gives the GPU to do in so many launches; call it with the lock held.
+    """What `Executable.time` is, for whatever `queue(pointers)` gives the GPU to do in so many launches; call it with the lock held.
 
     The GPU's events stand between calls that are queued while it waits, so that what is measured is the time from the
     start of one call to the start of the next. Calls of less than 50 µs are timed in groups: each is given the group's

@@ -158,7 +158,7 @@ def _seen(a: Any) -> _ArrayFacts:
 
 
 def _by_dlpack(a: Any, device: int | None) -> _ArrayFacts:
-    """By a capsule, which is given back at once: the caller holds the array itself."""
+    """The facts by a capsule, which is given back at once: the caller holds the array itself."""
     try:
         capsule = a.__dlpack__(stream=-1)  # the call is queued on its library's stream: nothing has to be waited for
     except BufferError as e:

@@ -60,7 +60,7 @@ def rows_of(b: Builder, columns: Sequence[Val]) -> list[Val]:
 
 
 def _woven(b: Builder, vectors: Sequence[Val], unit: int) -> list[Val]:
-    """As many vectors, in which units of the same place follow each other."""
+    """The vectors again, with units of the same place one after the other."""
     streams = [[v] for v in vectors]
     while len(streams) > 1:
         streams = [

@@ -129,7 +129,7 @@ def split(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
 
 
 def split_normal(e: FloatEmitter, x: Val) -> tuple[Val, Val]:
-    """As `split`, of normal numbers."""
+    """`split` for normal numbers."""
     root = _ROOT[e.dtype.name]
     moved = e.op("add", e.bits(x), e.whole((e.f.bias << e.f.mantissa) - root))
     m = e.number(e.op("add", e.op("and", moved, e.whole((1 << e.f.mantissa) - 1)), e.whole(root)))

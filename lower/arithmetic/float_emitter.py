@@ -83,7 +83,7 @@ class FloatEmitter:
         return self.op("select", self.op("lt", limit, x), limit, x)
 
     def poly(self, coefficients: tuple[float, ...], x: Val) -> Val:
-        """By pairs, so that the chain is half as long as Horner's (G. Estrin, 1960): processors wait for it more than
+        """A polynomial by pairs, so that the chain is half as long as Horner's (G. Estrin, 1960): processors wait for it more than
         for the extra square."""
         pairs = [self.fma(self.num(high), x, self.num(low)) for low, high in zip(coefficients[::2], coefficients[1::2])]
         acc = self.num(coefficients[-1]) if len(coefficients) % 2 else pairs.pop()

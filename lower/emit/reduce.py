@@ -254,7 +254,7 @@ def _short_chains(low: Lowering, each: Sequence[_Reduction], inner: Sequence[Par
 
 
 class _Reduction:
-    """One of the reductions of a loop. `straddled`: its reduce loops outside a spatial one; `exact`: nothing is supposed of elements;
+    """A reduction of a loop. `straddled`: its reduce loops outside a spatial one; `exact`: nothing is supposed of elements;
     `windows`: what windows have in common may be done once; `cleared`: its array holds what accumulators begin with, before the first block;
     `chains`: how its loops are cut; `anew`: accumulators begin with nothing in each block; `arrays`: those of the chains of blocks, inside its own."""
 
@@ -350,7 +350,7 @@ class _Reduction:
             acc.write(array, results)
 
     def keep(self) -> None:
-        """After all loops: the value is in its array."""
+        """Store the value into its array, after all loops."""
         if self.array is not None:
             self.low.storage.values[self.n.name] = self.array
 

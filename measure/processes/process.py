@@ -223,7 +223,7 @@ def needs_pause(threads: int, builders: int, cores: int) -> bool:
 
 
 def leave_builders() -> None:
-    """In a process that prepares beside the builders: from now on it does not stand still with them, but may make them do so."""
+    """For a process that prepares while builders work: from now on it does not stand still with them, but may make them do so."""
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
 

@@ -37,7 +37,7 @@ _NEEDED = (
 
 
 def clone() -> int:
-    """As `os.fork`, but the new process is a child of this one's parent. Raises OSError. For a process of one thread."""
+    """Do what `os.fork` does, but the new process is a child of this one's parent. Raises OSError. For a process of one thread."""
     python = ctypes.PyDLL(None, use_errno=True)  # which keeps the interpreter's lock
     python.syscall.restype = ctypes.c_long
     python.PyOS_BeforeFork()

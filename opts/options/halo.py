@@ -61,7 +61,7 @@ class Span:
         return at if self.round is None else ix.mod(at, self.round)
 
     def place(self, element: Node) -> Node:
-        """Where in the span a block finds an element that it needs."""
+        """The place in the span at which a block finds an element that it needs."""
         return ix.add(element if self.round is None else unwrapped(element, self.round), self.start, -1)
 
 

@@ -84,8 +84,8 @@ def rewrite(r: Rewriting) -> Scheduled:
 
 
 def order(kernel: Kernel, mine: Opts) -> int:
-    """Where a pointwise value gets a phase, that comes before other options put what it holds into sums. (Others name values, such as
-    operands, that those options make.)"""
+    """The order among options. A phase of a pointwise value comes before other options put what it holds into sums. (Others name
+    values, such as operands, that those options make.)"""
     values = [kernel.values.get(o.on) for o in mine]
     return 0 if all(values) and any(v is not None and isinstance(v.expr, Node) for v in values) else 1
 

@@ -82,7 +82,7 @@ def _laid_out(p: SumOfProducts, inside: tuple[Node, ...], axes: list[Node]) -> t
 
 
 def _stride(n: Node, axis: Node) -> int | None:
-    """By how many elements places along an axis are apart where `n` reads memory or a value; None where it does not."""
+    """The distance in elements between places along an axis where `n` reads memory or a value; None where it does not."""
     if n.op == "load":
         buffer, indices, _ = load_parts(n)
         return strides_of(buffer, indices).get(axis)
