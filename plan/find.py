@@ -125,7 +125,7 @@ def best(
     if scratch_limit is not None and opts is not None:
         raise UsageError("scratch_limit is for what is looked up: not beside opts")
     aim = named_objective(objective)
-    ask = _Request(
+    ask = _PlanRequest(
         place,
         threads,
         opened,
@@ -158,7 +158,7 @@ def _source(kernel: str | Kernel) -> str:
 
 
 @dataclass(frozen=True)
-class _Request:
+class _PlanRequest:
     """What a program is asked for, but for its kernel."""
 
     place: Device
@@ -175,7 +175,7 @@ class _Request:
     """None where runs are not recorded; else the `my.py:function` that the kernel is from, or ''."""
 
 
-def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _Request, exact_only: bool) -> CompiledKernel:
+def _looked_up(kernel: Kernel, numbers: Mapping[str, int], ask: _PlanRequest, exact_only: bool) -> CompiledKernel:
     """The best of what the cache and the start schedules have that this machine can load."""
     place = ask.place
     memory = place.memory()  # a device that cannot be opened is not a schedule's fault
@@ -231,7 +231,7 @@ def _no_room(kernel: Kernel, limit: int, least: int) -> str:
     )
 
 
-def _with_tree(compiled: CompiledKernel, ask: _Request) -> CompiledKernel:
+def _with_tree(compiled: CompiledKernel, ask: _PlanRequest) -> CompiledKernel:
     """The kernel, with the schedules that a tree has for parts of its symbols' ranges, where each was measured; on the processor."""
     whole, place = compiled.executable, ask.place
     kernel = normalise(compiled.kernel)
