@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ...ir import index as ix
 from ...ir.body import Scan, tuple_scan
+from ...ir.buffer import load_parts
 from ...ir.dtypes import bool_, index
 from ...ir.node import COMPARE, Node, axes_of, walk
 from ...opts.access import interleaved_step, rows, shuffles
@@ -23,7 +24,7 @@ from ...opts.plans import DotPlan
 from ...opts.schedule import Scheduled
 from ..machine import Core, Dots, MachineModel
 from .code_length import added, evaluated
-from .loads import evicted, load_work, placed_by_data
+from .loads import addresses, evicted, load_work, placed_by_data
 from .loop_bodies import Body, BodyWork, one_body, trips, unforeseen
 from .shared_work import extreme_work, slow_work, times_computed, vectors_loaded, window_work
 
@@ -376,6 +377,9 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
         live = accs + core.operands + product + (min(reads, 1) if body.count(space) == reads and added(body.nest) else reads)
     else:  # a matrix instruction reads its panel from memory
         live = accs + (dots.held + (body.dot.row.halves - 1) * (dots.narrow + body.count(lanes)))
+    # (where elements that lanes share have more addresses than registers, those of several steps are read before the first is used)
+    apiece = [addresses(body, *load_parts(n)[:2]) for n in body.nest.loads if body.dot is None and unroll > 1]
+    live += sum(unroll * n for n in apiece if n > 1 and unroll * n > core.addresses)
     large, spare = registers // core.large_file, core.spare_registers - body.scheduled.target.broadcasts_operands
     over = max(0, live - (registers - large * spare))
     # where steps are unrolled, the compiler moves the loads of one before the last products of another, and then

@@ -224,7 +224,8 @@ class Traffic:
         """How far each part moves an index."""
         s, out = self.scheduled, []
         for p in {q.name: q for a in ordered_axes(i) if a in s.plans for q in s.plans[a].parts}.values():
-            k = abs(s.terms(i).get(p.var, 1))
+            linear = s.coefficient(i, p.var)
+            k = 1 if linear is None else abs(linear)
             if k < self.machine.caches.unbounded:
                 out.append((p.name, float(k * (p.trips - 1))))
         return out

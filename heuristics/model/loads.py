@@ -75,7 +75,7 @@ def load_work(body: Body, n: Node, k: float, loads: float) -> tuple[float, float
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
     # copies held inside an extent have an address each: if there are more than registers for them, they are computed again
-    k *= core.recomputed if _addresses(body, indices) > core.addresses else 1
+    k *= core.recomputed if addresses(body, buffer, indices) > core.addresses else 1
     each = body.width * (core.gathered if mask is None else core.gathered_masked) if gathered else body.pieces if stride else 1.0
     masked = mask is not None and buffer.name not in s.stages
     branches = s.target.kind == "cpu" and not s.target.gathers and mask is not None and any(m.op == "load" for m in walk(mask))
@@ -113,16 +113,17 @@ def _components(body: Body, n: Node, lane: Part | None) -> bool:
     return beside or any(m is not n and load_parts(m)[0] is buffer for m in body.nest.loads)
 
 
-def _addresses(body: Body, indices: tuple[Node, ...]) -> int:
+def addresses(body: Body, buffer: Buffer, indices: tuple[Node, ...]) -> int:
     """How many addresses an access takes where register copies, other than lanes, reach past an extent that is not
-    known (whole steps of others are apart), or are in rows that data chooses and a loop reads on in."""
+    known (whole steps of others are apart), are in rows that data chooses and a loop reads on in, or cross the ends of
+    the blocks that a view's dimension was cut into."""
     s = body.scheduled
     chosen = axes_of(*(x for i in indices for x in walk(i) if x.op == "load"))
     read_on = any(p.trips > 1 and p.axis in body.nest.reduce_axes and p.axis not in chosen for p in s.loops(body.nest))
 
     def apart(p: Part) -> bool:
         symbolic = s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))
-        return p is not body.lane and (symbolic or (read_on and p.axis in chosen))
+        return p is not body.lane and (symbolic or (read_on and p.axis in chosen) or body.stride(buffer, indices, p) is None)
 
     return prod(p.trips for p in body.regs if p.axis in axes_of(*indices) and apart(p))
 

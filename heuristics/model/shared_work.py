@@ -106,7 +106,8 @@ def vectors_loaded(
     seen: dict[tuple[str, Residue], set[int]] = {}
     for name, found in _groups(s, nest).items():
         for n, indices in found:
-            rest, at, steps = _spread(s, indices, regs, copies, lane)
+            # (of reads under masks, most of such copies are outside)
+            rest, at, steps = _spread(s, indices, regs, copies, lane, cut=n.op == "load" and load_parts(n)[2] is None)
             mine = seen.setdefault((name, rest), set())
             before = len(mine)
             first = as_number(at)
@@ -152,20 +153,22 @@ def places(
 
 
 def _spread(
-    s: Scheduled, indices: Sequence[Node], regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int]
+    s: Scheduled, indices: Sequence[Node], regs: Sequence[Part], copies: Mapping[str, int], lane: tuple[Part | None, int], cut: bool = False
 ) -> tuple[Residue, list[int], list[tuple[list[int], int]]]:
     """What an access does not vary with in registers, the place of its first copy, and for each register part that it varies with how far
-    a copy is from the one before it, and how many there are."""
+    a copy is from the one before it, and how many there are. `cut`: whether copies are apart of which each may be in another block of a
+    dimension."""
     parts = [p for p in regs if p.axis in axes_of(*indices)]
     terms = [s.terms(i) for i in indices]
     residue, at = _place(s, indices)
     moving = {p.var for p in parts}
     rest = tuple(tuple(t for t in dim if t[0] not in moving) for dim in residue)
     data = [x for dim in terms for t in dim for x in walk(t) if x.op in ("load", "ref")]
+    data += [t for dim in terms for t in dim if cut and t not in moving]
     apart = {p.var: i for i, p in enumerate(p for p in parts if any(p.var in walk(x) for x in data))}
 
     def step(p: Part) -> list[int]:
-        if p.var in apart:  # (data says where: no two are at one place)
+        if p.var in apart:  # (data says where, or which block of a dimension that was cut: no two are at one place)
             return [anywhere(apart[p.var]) for _ in terms]
         return [t.get(p.var, 0) * (lane[1] if p is lane[0] else 1) for t in terms]
 

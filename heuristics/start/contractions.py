@@ -14,7 +14,7 @@ from itertools import chain, islice, product
 
 from ...ir.buffer import loads
 from ...ir.kernel import Kernel
-from ...ir.node import Node
+from ...ir.node import Node, walk
 from ...opts.access import accesses, strides_of
 from ...opts.analysis.dot_instructions import Fit, fitting
 from ...opts.analysis.structure import Contraction, contractions, extent, shared_axes, stepped
@@ -168,6 +168,8 @@ def contraction_guesses(c: Contraction, target: Target, threads: int) -> list[Bl
         tiles += [(mr, 1) for mr in range(26, 13, -1) if tall % mr == 0 and target.registers >= 32][:1]
     if target.registers >= 32 and 4 * lanes < width <= 7 * lanes and not is_noted(c.nest, target):  # whole rows of the wide operand
         tiles += [(28 // nv, nv) for nv in (-(-width // lanes),) if (28 // nv, nv) not in tiles]
+    if block := _row_block(c):  # (rows of two blocks have addresses of their own)
+        tiles = [t for t in tiles if block % t[0] == 0] or tiles
     tiles.sort(key=lambda t: waste(tall, t[0]) + waste(width, t[1] * lanes))
     out: dict[Blocks, None] = {}
     # a step that does not divide the axis is masked in every one of them, where the last one is not apart
@@ -506,6 +508,13 @@ def _strided(c: Contraction) -> bool:
 
 def _row(c: Contraction) -> Node | None:
     return max(c.rows, key=extent, default=None)
+
+
+def _row_block(c: Contraction) -> int:
+    """How many rows of the tall operand are neighbours, where it is a view that cuts their axis into blocks; 0 where they all are."""
+    row = _row(c)
+    places = [i for b, i, _ in loads(c.nest.expr) if b is c.tall]
+    return math.gcd(*(n.arg for i in places for n in walk(*i) if n.op in ("div", "mod") and n.src[0] is row))
 
 
 def _key(g: Blocks, c: Contraction, target: Target, threads: int, free: int, across: bool) -> tuple[float, bool, bool, bool, int, int, int]:

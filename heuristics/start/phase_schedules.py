@@ -6,16 +6,19 @@ they are read from (`operands`, `PHASE`), and what is used again and again: comp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from ...ir.body import Fold, Reduce, Value
+from ...ir.buffer import loads
 from ...ir.dtypes import bool_, index
 from ...ir.kernel import Kernel
 from ...ir.node import COSTLY_FLOATS, Node, walk
 from ...ir.sums_by_key import sums_by_key
 from ...opts.analysis.contractions import all_contractions, computed_contraction, products
 from ...opts.analysis.structure import Contraction, contiguous, extent, lane_axis, nests
+from ...opts.memory_limits import buffer_bytes
 from ...opts.nests import Nest
 from ...opts.opt import Opts, opt
 from ...opts.options.fold import foldable, folded
@@ -97,6 +100,10 @@ COSTLY = COSTLY_FLOATS | {"ref"}
 
 MANY = 16
 """Operations that are as costly."""
+AGAIN = 4
+"""How often something is computed again, from which on it is kept."""
+TILE_VECTORS = 2
+"""Vectors of results side by side for which an element that they share is computed once."""
 NARROW = 128
 """Elements of the lane axis that are too few to spread a product over work items by blocks of them."""
 
@@ -134,7 +141,7 @@ def phases_first(kernel: Kernel, target: Target) -> Iterator[Opts]:
     phases: dict[str, Opts] = {}
     for first, new, nest, lane in regrouped(kernel):
         made = [v for v in (f"{nest.name}.m", f"{nest.name}.n") if v in new.values and _reused(nest, new.values[v])]
-        costly = [v for v in made if _costly_operand(new.values[v]) or (lane in new.values[v].axes and extent(lane) <= NARROW)]
+        costly = [v for v in made if _costly_operand(new.values[v]) or _kept(new.values[v], lane, target)]
         if costly and 2 * points(nest) >= points(main.nest):  # (all that are as large, such as two parts of one number)
             phases[nest.name] = (*first, *(opt("PHASE", v, apart=1) for v in costly))
             covered |= {item.name for v in costly for item in needed(new.body, (new.values[v].body,))}
@@ -153,6 +160,15 @@ def phases_first(kernel: Kernel, target: Target) -> Iterator[Opts]:
 def _reused(nest: Nest, v: Value) -> bool:
     """Whether a sum reads each element of an operand for several results."""
     return any(extent(a) > 1 and a not in v.axes for a in nest.axes)
+
+
+def _kept(v: Value, lane: Node, target: Target) -> bool:
+    """Whether an operand is computed anew so often that it is better kept: for the rows beside few lanes, or, where lanes share its elements
+    (each is computed by itself then), for blocks of many lanes; not where it is many times what it is read from, as windows are."""
+    if lane in v.axes:
+        return extent(lane) <= NARROW
+    most = max((buffer_bytes(b.shape, 1) for b, _, _ in loads(v.body)), default=0)
+    return extent(lane) >= AGAIN * TILE_VECTORS * target.lanes(v.dtype) and math.prod(map(extent, v.axes)) <= most
 
 
 def _costly_operand(v: Value) -> bool:
@@ -187,10 +203,6 @@ def computed_starts(trials: Trials, starts: Starts) -> Iterator[Opts]:
 # A function of what a reduction found is computed again in each row: of a column's sum, whose root scales all the
 # elements below it. And a sum down the columns of a matrix keeps the sums along its rows, where both have one axis,
 # from having lanes along the rows.
-
-
-AGAIN = 4
-"""Rows that compute a function again, from which on it is kept."""
 
 
 def phases_for_values(trials: Trials) -> Iterator[Opts]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tilewright import named_kernels, targets
-from tilewright.heuristics import estimate, starts
+from tilewright.heuristics import estimate, quick_starts, starts
 from tilewright.heuristics.machine import DEFAULT
 from tilewright.ir import KernelBuilder, float32, sym
 from tilewright.ir.cost import cost as cost_of
@@ -122,3 +122,22 @@ def test_stored_rows_share_sets_with_those_that_are_read() -> None:
 def test_threads_take_short_items_in_chunks() -> None:
     alone, shared = (cost("sum_rows", [["UPCAST", "n", 16], ["PARALLEL", "m"]], threads, m=65536, n=16) for threads in (1, 2))
     assert 0.5 * alone < shared < 0.8 * alone
+
+
+def test_rows_of_two_blocks_of_a_view_cost_more_than_those_of_one() -> None:
+    """Rows of a matrix that is a view cut into blocks of 32: twelve of them are in two blocks, with addresses of their own."""
+    kb = KernelBuilder("cut_rows")
+    i, j, k = kb.axis("i", 384), kb.axis("j", 128), kb.axis("k", 512)
+    a, b = kb.input("a", (12, 512, 32), float32), kb.input("b", (512, 128), float32)
+    total = kb.sum("total", (i, j), k, a[i // 32, k, i % 32] * b[k, j])
+    kb.store("y", float32, (384, 128), (i, j), total[i, j])
+    kernel = kb.build()
+
+    def of(rows: int) -> float:
+        return cost(
+            kernel, [["UPCAST", "i", rows], ["UPCAST", "j", 32], ["PARALLEL", "j"], ["UNROLL", "k", 2], ["STAGE", "b", {"at": "j"}]]
+        )
+
+    assert of(8) < 0.8 * of(12)
+    rows = next(o.arg for o in quick_starts(kernel, TARGET, 1)[0] if o.op == "UPCAST" and o.on == "i")
+    assert 32 % int(str(rows)) == 0

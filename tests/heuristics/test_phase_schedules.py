@@ -10,7 +10,12 @@ import pytest
 from tilewright import targets
 from tilewright.heuristics import quick_starts, starts
 from tilewright.heuristics.start import choose
-from tilewright.heuristics.start.phase_schedules import functions_computed_again, hoisted, phases_for_values, sums_across_lanes
+from tilewright.heuristics.start.phase_schedules import (
+    functions_computed_again,
+    hoisted,
+    phases_for_values,
+    sums_across_lanes,
+)
 from tilewright.heuristics.start.trials import Trials
 from tilewright.ir import Kernel, KernelBuilder, cast, float32, log, sqrt
 from tilewright.ir.normal_form import normalise
@@ -113,3 +118,15 @@ def test_the_choice_is_the_same_as_where_all_are_asked_about(kernel: Kernel, mon
     found = quick_starts(kernel, TARGET)[0]
     monkeypatch.setattr(choose, "hoisted", lambda *a, least, **how: hoisted(*a, **how))
     assert found == quick_starts(kernel, TARGET)[0]
+
+
+@pytest.mark.parametrize(("width", "kept"), [(512, True), (16, False)])
+def test_a_scaled_operand_that_lanes_share_is_kept_for_many_blocks_of_them(width: int, kept: bool) -> None:
+    kb = KernelBuilder("scaled")
+    i, j, k = kb.axis("i", 128), kb.axis("j", width), kb.axis("k", 256)
+    a, b, c = kb.input("a", (256, 128), float32), kb.input("b", (256, width), float32), kb.input("c", (), float32)
+    total = kb.sum("total", (i, j), k, a[k, i] * c[()] * b[k, j])
+    kb.store("y", float32, (128, width), (i, j), total[i, j])
+    kernel = normalise(kb.build())
+    phases = [o.on for o in quick_starts(kernel, TARGET, 1)[0] if o.op == "PHASE"]
+    assert phases == (["total.m"] if kept else [])
