@@ -378,7 +378,8 @@ def _spilled(body: Body, space: list[Part], accs: int, unroll: int) -> float:
     else:  # a matrix instruction reads its panel from memory
         live = accs + (dots.held + (body.dot.row.halves - 1) * (dots.narrow + body.count(lanes)))
     # (where elements that lanes share have more addresses than registers, those of several steps are read before the first is used)
-    apiece = [addresses(body, *load_parts(n)[:2]) for n in body.nest.loads if body.dot is None and unroll > 1]
+    read = [(b, at) for b, at, _ in map(load_parts, body.nest.loads) if body.dot is None and unroll > 1]
+    apiece = [addresses(body, b, at) for b, at in read]
     live += sum(unroll * n for n in apiece if n > 1 and unroll * n > core.addresses)
     large, spare = registers // core.large_file, core.spare_registers - body.scheduled.target.broadcasts_operands
     over = max(0, live - (registers - large * spare))

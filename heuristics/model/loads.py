@@ -123,7 +123,8 @@ def addresses(body: Body, buffer: Buffer, indices: tuple[Node, ...]) -> int:
 
     def apart(p: Part) -> bool:
         symbolic = s.plans[p.axis].masked and (s.target.groups or not isinstance(s.plans[p.axis].extent, int))
-        return p is not body.lane and (symbolic or (read_on and p.axis in chosen) or body.stride(buffer, indices, p) is None)
+        crossing = read_on if p.axis in chosen else body.stride(buffer, indices, p) is None
+        return p is not body.lane and (symbolic or crossing)
 
     return prod(p.trips for p in body.regs if p.axis in axes_of(*indices) and apart(p))
 

@@ -107,7 +107,7 @@ def vectors_loaded(
     for name, found in _groups(s, nest).items():
         for n, indices in found:
             # (of reads under masks, most of such copies are outside)
-            rest, at, steps = _spread(s, indices, regs, copies, lane, cut=n.op == "load" and load_parts(n)[2] is None)
+            rest, at, steps = _spread(s, indices, regs, copies, lane, cut=not _conditions(n))
             mine = seen.setdefault((name, rest), set())
             before = len(mine)
             first = as_number(at)
