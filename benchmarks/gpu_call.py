@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TAR = "gpu_call.tar.gz"
 MORE, NO_GPU = 75, 3
 """Exit codes: steps are left (EX_TEMPFAIL of sysexits.h); there is no GPU."""
-PACKAGES = ("numpy", "llvmlite", "sqlalchemy", "optuna", "ml_dtypes", "torch", "triton", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cublas")  # fmt: skip
+PACKAGES = ("numpy", "llvmlite", "sqlalchemy", "optuna", "ml_dtypes", "torch", "triton", "cuda-bindings", "pycuda", "nvidia-cuda-nvrtc", "nvidia-cublas")  # fmt: skip
 _ASK = "timestamp,name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,power.draw,power.limit,memory.used,utilization.gpu"
 _BESIDE_S = 14
 """Seconds of a tuning step that are not the search's: operands, comparisons."""

@@ -19,6 +19,9 @@ ADAPTERS = [
         "cuda-bindings",
         marks=pytest.mark.skipif(not has("cuda.bindings"), reason="cuda-bindings is not installed: pip install cuda-bindings"),
     ),
+    pytest.param(
+        "pycuda", marks=pytest.mark.skipif(not has("pycuda"), reason="pycuda is not installed; it has to be compiled with CUDA's headers")
+    ),
     "ctypes",
 ]
 START = """
