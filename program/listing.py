@@ -169,7 +169,7 @@ def _memory(program: Program, s: Instr, args: list[str]) -> str:
     text = f"{s.op} {place}" + (f" = {args[1]}" if stored else "")
     text += f" if {mask[0]}" if mask else ""
     text += f" align {mem.align}" if mem.align > mem.dtype.size else ""
-    return text + " nt" * mem.nt + " anywhere" * mem.anywhere + " runs" * mem.runs
+    return text + " nt" * mem.nt + " anywhere" * mem.anywhere + " runs" * mem.runs + (f" row {mem.row}" if mem.row else "")
 
 
 def _place(program: Program, mem: Mem, index: str) -> str:

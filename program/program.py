@@ -129,7 +129,9 @@ class Mem:
     in the arena of one worker, or of one thread of a group; 64-byte aligned), 'shared' (byte offset in the group's shared memory)
     or 'work' (byte offset in the workspace shared by phases). `offset` is a constant in elements added to the index. `align` is the
     byte alignment known for the accessed address. `nt`: non-temporal. `anywhere`, of a masked gather: there is an element at the index of a lane that the mask
-    leaves out, too, whatever that was computed from, so it may be read. `runs`, of a gather: its elements mostly lie one after the other."""
+    leaves out, too, whatever that was computed from, so it may be read. `runs`, of a gather: its elements mostly lie one after the other. `row`, of a gather:
+    its index is one number for all lanes plus 32-bit
+    numbers in [0, row), so that it picks out of so many consecutive elements, all of which are there; 0: that is not known."""
 
     space: str
     base: int
@@ -139,6 +141,7 @@ class Mem:
     nt: bool = False
     anywhere: bool = False
     runs: bool = False
+    row: int = 0
 
 
 @dataclass(frozen=True, slots=True)

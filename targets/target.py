@@ -79,6 +79,8 @@ def of_cpu(rows: Mapping[str, T], cpu: str, otherwise: T) -> T:
 
 
 # target ---------------------------------------------------------------------------------------------------------------
+PICKED_VECTORS = 2
+"""Vectors of a row out of which elements are picked at most (`Target.picks`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,12 @@ class Target:
     def gathers_slowly(self) -> bool:
         """Whether a gather takes longer than an access of each element."""
         return "gathers_slowly" in self.traits
+
+    def picks(self, size: int) -> int:
+        """How many elements of `size` bytes a row has at most out of which one instruction picks an element for each lane; 0 where there is none."""
+        if self.lang != "llvm" or self.arch != "x86_64" or "avx2" not in self.features:
+            return 0
+        return 16 if size == 1 else self.vector_bytes // size if size == 4 or self.vector_bytes == 64 else 0
 
     @property
     def packs_bytes(self) -> bool:

@@ -203,6 +203,9 @@ def _gather(u: Units, s: Instr) -> tuple[Uses, float]:
     v, core = s.result, u.machine.core
     if s.mem.runs:
         return Uses(loads=u.pieces(v), arith=1.0 + core.followed, shuffles=1.0, issued=6.0), 12.0
+    if s.mem.row:  # a load, a permutation and a choice for each vector of the row, and what makes 32 bits of an index
+        rows = s.mem.row / u.target.picks(v.dtype.size)
+        return Uses(loads=max(1.0, rows), shuffles=1.0 + rows, arith=rows, issued=2.0 + 3.0 * rows), 10.0
     if u.target.gathers and v.dtype.size >= 4:
         loads = v.lanes * core.gathered
         return Uses(loads=loads, arith=3.0, shuffles=2.0 * u.pieces(v), issued=0.5 * v.lanes + 4.0), 22.0

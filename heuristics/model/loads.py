@@ -9,7 +9,7 @@ from math import gcd, prod
 
 from ...ir import index as ix
 from ...ir.buffer import Buffer, load_parts
-from ...ir.dtypes import float32
+from ...ir.dtypes import bool_, float32
 from ...ir.node import FUNCTIONS, PAIRED, Node, axes_of, walk
 from ...ir.node import axis as make_axis
 from ...ir.operators import substitute
@@ -23,6 +23,7 @@ from ...opts.memory_limits import buffer_bytes, is_far
 from ...opts.nests import Nest
 from ...opts.plans import StagePlan
 from ...opts.schedule import Scheduled
+from ...targets.target import PICKED_VECTORS
 from ..machine import DEFAULT, MachineModel
 from .loop_bodies import Body
 
@@ -72,6 +73,8 @@ def load_work(body: Body, n: Node, k: float, loads: float) -> tuple[float, float
         loads, arith, gathered = loads + k * more[0], arith + k * more[1], False
         if mask is not None and buffer.name not in s.stages and _varies(body, mask):
             arith += k * step * core.picked_masked
+    if gathered and (vectors := _picked_vectors(body, buffer, indices)):
+        arith, gathered = arith + k * vectors, False
     if gathered and any(p is not lane and p.trips % core.transposed_block == 0 and body.stride(buffer, indices, p) == 1 for p in body.regs):
         arith, gathered = arith + core.transposed * k, False  # read along that part, and transposed
     # copies held inside an extent have an address each: if there are more than registers for them, they are computed again
@@ -82,6 +85,17 @@ def load_work(body: Body, n: Node, k: float, loads: float) -> tuple[float, float
     mask_cost = core.masked_vector if lane is not None else core.masked_scalar
     mask_cost = body.width * (1 + core.masked_scalar) if branches and lane is not None else mask_cost  # (data decides about each lane)
     return arith, loads + k * each * _aliasing(body, buffer, indices) + (k * mask_cost if masked else 0)
+
+
+def _picked_vectors(body: Body, buffer: Buffer, indices: Sequence[Node]) -> int:
+    """The vectors of a row of an input out of which elements are picked for all lanes; 0 where that is no row as short as that."""
+    lane, longest = body.lane, body.scheduled.target.picks(buffer.dtype.size) if buffer.role == "in" and buffer.dtype is not bool_ else 0
+    if not longest or lane is None or lane.axis in axes_of(*indices[:-1]):
+        return 0
+    terms, _ = ix.parts(indices[-1])
+    low, high = ix.bounds(ix.linear({t: k for t, k in terms.items() if lane.axis in axes_of(t)}, 0))
+    vectors = -(-(high - low + 1) // longest)
+    return vectors if vectors <= PICKED_VECTORS else 0
 
 
 def _one_vector(body: Body, mask: Node) -> bool:

@@ -386,6 +386,24 @@ def _ask_other_lanes(choice: _Choice) -> None:
     choice.found = plain | {o: choice.found[o] for o in _faster_by_both(trials, best, others, FAR_FASTER)}
 
 
+def _compare_fold(choice: _Choice) -> None:
+    """Take, in place of a fold that a chain of reductions was made to, lanes along an axis where the geometric mean of both models is far better: of
+    short sums that few results weigh (logarithms of bands, summed by a table: a third of the time). Attention's rows come nowhere near."""
+    trials, fold = choice.f.trials, next(iter(choice.found))
+    choice.found = {fold: trials.seconds(fold)}
+    choice.most = 1 + int(OTHERS / guess_cost(choice.f.kernel))
+    choice.ask_all(EACH_AXIS.guesses(choice.f))
+    others = [o for o in choice.best_first() if o != fold and choice.found[o] < choice.found[fold]][:COUNTED]
+    if others:
+        seconds = trials.ruler()
+        times = {o: seconds(o) for o in others}
+        best = min(others, key=times.__getitem__)
+        if times[best] * FAR_FASTER < seconds(fold):
+            choice.found = {best: 0.0, fold: choice.found[fold]}
+            return
+    choice.found = {fold: 0.0}
+
+
 def _take_residues(choice: _Choice) -> bool:
     """Take, for sums told apart by residues, the likeliest tile with lanes along blocks, or the best of those with lanes along channels by the
     model, what both the estimate and the counts like better; whether there is one."""
@@ -424,6 +442,7 @@ def _ask_phases(choice: _Choice) -> bool:
         return _quick(k, f)
 
     if choice.take_first(online_starts(trials, quick)):  # as for a kernel that is written as a fold
+        _compare_fold(choice)
         return True
     wishes = [*islice(phase_starts(trials, quick), 1)]
     wishes += [next(joined(trials, first, quick)) for first in phases_first(f.kernel, f.target)]

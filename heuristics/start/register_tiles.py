@@ -65,7 +65,6 @@ class TinyAxes(StartRule):
     one that is reduced; the outer long axis in parallel."""
 
     name = "tiny axes"
-    quick_places = (0, 1)
 
     def applies(self, f: StartFacts) -> Iterable[list[Node]]:
         tiny = tiny_axes(f.kernel)
@@ -74,6 +73,12 @@ class TinyAxes(StartRule):
 
     def parameters(self, f: StartFacts, where: list[Node]) -> dict[str, tuple[int, ...]]:
         return {"reduced": (0, 1), "vectors": (2, 4, 1)}
+
+    def quick(self, f: StartFacts) -> list[Opts]:
+        """Lanes along points; before them along the sum where its points lie closer together in all that it reads."""
+        first = ({"reduced": 1, "vectors": 2},) if _closer_along_sums(f) else ()
+        wishes = (*first, {"reduced": 0, "vectors": 2}, {"reduced": 0, "vectors": 4})
+        return [o for tiny in self.applies(f) for p in wishes if (o := self.schedule(f, tiny, p)) is not None]
 
     def schedule(self, f: StartFacts, where: list[Node], p: Numbers) -> Opts | None:
         return self._in_registers(f, where, f.lanes, p) or None
@@ -91,6 +96,20 @@ class TinyAxes(StartRule):
         for tiny in self.applies(f):
             numbers = {"vectors": (1, 2, 4, 8), "reduced": (0, 1)}
             yield Template(self.name, numbers, partial(self._in_registers, f, tiny, f.result_lanes))
+
+
+def _closer_along_sums(f: StartFacts) -> bool:
+    """Whether all that a sum reads of each of its points and results lies closer together along its own axis."""
+    both = [
+        (x.stride(n.reduce_axes[-1]), x.stride(a))
+        for n in f.reductions
+        if extent(n.reduce_axes[-1]) > TINY
+        for a in [a for a in n.axes if extent(a) > TINY][-1:]
+        for x in accesses(f.kernel, n)
+        if not x.store
+    ]
+    both = [(along or 0, across or 0) for along, across in both]
+    return all(along <= across for along, across in both) and any(0 < along < across for along, across in both)
 
 
 # reused reads ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from operator import and_
 
 from ...ir import index as ix
 from ...ir.buffer import PATTERNS, load_parts
-from ...ir.dtypes import bool_, index
+from ...ir.dtypes import bool_, index, int32
 from ...ir.errors import OptError
 from ...ir.node import Node, axes_of, const, walk
 from ...ir.operators import substitute
@@ -19,6 +19,7 @@ from ...ir.skipped_tiles import conjuncts
 from ...opts.access import deinterleavable, transposable
 from ...program.builder import Builder
 from ...program.program import Mem, Val
+from ...targets.target import PICKED_VECTORS
 from ..indices import Bounds, Indices
 from ..part_index import as_node, reads_memory
 from ..storage import Array, Assignment
@@ -239,6 +240,23 @@ def _in_runs(ev: Bounds, address: Node, asg: Assignment) -> bool:
     return False
 
 
+def row_of_picks(ev: Bounds, mem: Mem, address: Node, asg: Assignment, kept: Array | None) -> tuple[int, int] | None:
+    """(the least, how many): the numbers that a gather adds to what its index is for all lanes, where an instruction or two pick the elements out
+    of a row of an input as short as that, all of which is there."""
+    longest = PICKED_VECTORS * ev.low.sched.target.picks(mem.dtype.size) if kept is None and mem.dtype.kind != "b" else 0
+    there = _all_of(ev, mem) if longest else None
+    if there is None or ev.width < LEAST:
+        return None
+    base, c, lane, left = ev.placed(address, asg)
+    low, high = min(0, lane * (ev.width - 1)), max(0, lane * (ev.width - 1))
+    for t, k in left:
+        ends = [k * x for x in ev.span(ev.at(t, asg))]
+        low, high = low + min(ends), high + max(ends)
+    size = high - low + 1
+    inside = size <= longest and _is_inside_row(ev, base, c + low, size, *there)
+    return (low, size) if inside else None
+
+
 class MemoryAccess(Bounds):
     """The part of a NestEval that reads and writes memory."""
 
@@ -298,6 +316,13 @@ class MemoryAccess(Bounds):
             if mask is not None and mask.lanes > 1:
                 return b.gather(mem, b.splat(at, self.width), mask, invariant)
             return b.load(mem, at, 1, mask, invariant)
+        picked = row_of_picks(self, mem, address, asg, kept)
+        if picked is not None:
+            low, size = picked
+            pick = b.op("cast", self.join(b.const(-low), lane, vec), dtype=int32)
+            source = replace(self.low.at(mem, base, c + low, 1), row=size)
+            mask = None if mask is None else b.splat(mask, pick.lanes)
+            return b.gather(source, b.op("add", self.low.scalar(base), b.op("cast", pick, dtype=index)), mask, invariant)
         # (elements side by side have one index then, and are known to lie so)
         at = self.join(self.low.scalar(base), lane, vec)
         source = replace(self.low.at(mem, base, c, 1), runs=_in_runs(self, address, asg))

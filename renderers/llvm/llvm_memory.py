@@ -14,6 +14,7 @@ from ...program.facts import mask_pieces, masked_in_pieces
 from ...program.ops import HINTS, READS, RENDERED, WRITES
 from ...program.program import Block, For, Instr, Mem, Phase, Program, Val, bodies, statements
 from .llvm_emitter import SCALAR, LlvmEmitter, memory, splat, suffix, type_of, vector
+from .tables import picked
 
 # gathers --------------------------------------------------------------------------------------------------------------
 #
@@ -424,11 +425,14 @@ def _addresses(e: LlvmEmitter, mem: Mem, at: Val) -> str:
 
 def _pointer_and_offsets(e: LlvmEmitter, mem: Mem, at: Val) -> tuple[str, list[str], Val]:
     """A vector of indices as a pointer, scalars that are added to all lanes, and what is left."""
-    pointer, offset = _base(e, mem)
-    if offset:
-        pointer = e.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
     scalars, left = common(e.indices, at)
-    return pointer, [e.of(x) for x in scalars], left
+    return _start(e, mem), [e.of(x) for x in scalars], left
+
+
+def _start(e: LlvmEmitter, mem: Mem) -> str:
+    """A pointer to the element from which an index counts."""
+    pointer, offset = _base(e, mem)
+    return e.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
 
 
 def _hint(mem: Mem) -> str:
@@ -440,7 +444,11 @@ def load(e: LlvmEmitter, s: Instr) -> str:
     mem, lanes = s.mem, s.result.lanes
     ty = vector(memory(mem.dtype), lanes)
     mask = s.args[1] if len(s.args) > 1 else None
-    if s.op == "gather" and lanes > 1:
+    if s.op == "gather" and (found := picked(e, s, lambda: _start(e, mem))) is not None:
+        if mem.dtype.is_float and SCALAR[mem.dtype.name] != f"i{8 * mem.dtype.size}":
+            found = e.emit(f"bitcast <{lanes} x i{8 * mem.dtype.size}> {found} to {ty}")
+        x = found if mask is None else e.select(e.of(mask), found, "zeroinitializer", memory(mem.dtype), lanes)
+    elif s.op == "gather" and lanes > 1:
         x = _one_after_another(e, s, mask) if mem.runs and s.result not in e.pairs else _apart(e, s, mask)
     else:
         where = _address(e, mem, s.args[0])

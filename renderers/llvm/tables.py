@@ -1,10 +1,11 @@
 """What is taken out of bytes by constants. Floats of four bits: what constants make of `x & 15` is a table of sixteen numbers, and one
-permutation of AVX-512 looks all lanes up. Bytes below 128: products of two fit 16 bits together, which one instruction of AVX2 adds."""
+permutation of AVX-512 looks all lanes up, and so does one of what is gathered from a short row. Bytes below 128: products of two fit 16 bits together, which one instruction of AVX2 adds."""
 
 from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,69 @@ def looked_up(e: LlvmEmitter, s: Instr) -> str | None:
     e.declare(name, f"declare {floats} {name}({floats}, <{LANES} x i32>)")
     table = constant(tuple(float(v) for v in made), float32, LANES)
     return e.emit(f"call {floats} {name}({floats} {table}, <{LANES} x i32> {index})")
+
+
+# rows -----------------------------------------------------------------------------------------------------------------
+_PICKS = {
+    (1, 16): "ssse3.pshuf.b.128", (1, 32): "avx2.pshuf.b", (1, 64): "avx512.pshuf.b.512", (2, 32): "avx512.permvar.hi.512",
+    (4, 8): "avx2.permd", (4, 16): "avx512.permvar.si.512", (8, 8): "avx512.permvar.di.512",
+}  # fmt: skip
+"""Instructions that pick an element for each lane, by (bytes of an element, lanes). (That of bytes picks out of 16 in each quarter.)"""
+
+
+def picked(e: LlvmEmitter, s: Instr, pointer: Callable[[], str]) -> str | None:
+    """The elements of a gather that picks them out of a short row, which begins where `pointer` says, as integers; None where the processor
+    has no instruction for that."""
+    size, lanes, longest = s.mem.dtype.size, s.result.lanes, e.target.picks(s.mem.dtype.size)
+    width = longest if size > 1 else next((w for w in (16, 32, 64) if w >= lanes), 0)
+    found = _picks(e, s.args[0]) if s.mem.row and lanes <= width else None
+    if found is None:
+        return None
+    start, pick = found
+    scalar = f"i{8 * size}"
+    ty, place = f"<{width} x {scalar}>", pointer()
+    if start is not None:
+        place = e.emit(f"getelementptr {scalar}, ptr {place}, i64 {e.of(start)}")
+    index = _resized(e, "i32", pick.lanes, e.of(pick), range(pick.lanes), width)
+    if size != 4:
+        index = e.emit(f"{'trunc' if size < 4 else 'zext'} <{width} x i32> {index} to {ty}")
+    name = f"@llvm.x86.{_PICKS[size, width]}"
+    e.declare(name, f"declare {ty} {name}({ty}, {ty})")
+    parts = []
+    for first in range(0, s.mem.row, longest):
+        count = min(longest, s.mem.row - first)
+        where = e.emit(f"getelementptr {scalar}, ptr {place}, i64 {first}") if first else place
+        one = e.emit(f"load <{count} x {scalar}>, ptr {where}, align {size}")
+        table = _resized(e, scalar, count, one, [i % longest for i in range(width)], width)
+        parts.append(e.emit(f"call {ty} {name}({ty} {table}, {ty} {index})"))
+    x = parts[0]
+    if len(parts) > 1:
+        low = e.emit(f"icmp ult {ty} {index}, splat ({scalar} {longest})")
+        x = e.emit(f"select <{width} x i1> {low}, {ty} {x}, {ty} {parts[1]}")
+    return _resized(e, scalar, width, x, range(lanes), lanes)
+
+
+def _picks(e: LlvmEmitter, at: Val) -> tuple[Val | None, Val] | None:
+    """An index as what it is for all lanes, if anything is, and the 32-bit numbers that are added to that."""
+    s = e.indices.get(at)
+    if s is None:
+        return None
+    if s.op == "cast":
+        return (None, s.args[0]) if s.args[0].dtype is int32 else None
+    sides = [e.indices.get(a) for a in s.args]
+    for i, one in enumerate(sides if s.op == "add" else ()):
+        other = sides[1 - i]
+        if one is not None and one.op == "cast" and one.args[0].dtype is int32 and other is not None and other.op == "splat":
+            return other.args[0], one.args[0]
+    return None
+
+
+def _resized(e: LlvmEmitter, scalar: str, lanes: int, x: str, picks: Sequence[int], width: int) -> str:
+    """The lanes `picks` of a vector as the first of one with `width` lanes, of which the others are anything."""
+    if lanes == width and list(picks) == list(range(width)):
+        return x
+    order = ", ".join(f"i32 {picks[i]}" if i < len(picks) and picks[i] < lanes else "i32 poison" for i in range(width))
+    return e.emit(f"shufflevector <{lanes} x {scalar}> {x}, <{lanes} x {scalar}> poison, <{width} x i32> <{order}>")
 
 
 def _constant(text: str) -> float | None:

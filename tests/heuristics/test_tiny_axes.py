@@ -119,3 +119,21 @@ def test_arrays_are_joined_one_place_at_a_time() -> None:
             assert not any(o.op == "UPCAST" and o.on == rows for o in found), (width, outputs, found)
             check_twin(kernel, found, AVX2)
             check_floats(kernel, found, AVX2)
+
+
+def moments(clouds: int, points: int) -> Kernel:
+    """Sums of products of the coordinates of each cloud's points, less a mean that all of them share."""
+    kb = KernelBuilder("moments")
+    c, e, f, p, q = kb.axis("c", clouds), kb.axis("e", 3), kb.axis("f", 3), kb.axis("p", points), kb.axis("q", points)
+    x = kb.input("x", (clouds, points, 3), float32)
+    mean = kb.sum("mean", (c, e), q, x[c, q, e] * (1.0 / points))
+    m = kb.sum("m", (c, e, f), p, exp(x[c, p, e] - mean[c, e]) + sqrt(abs(x[c, p, f] - mean[c, f])))
+    kb.store("y", float32, (clouds, 3, 3), (c, e, f), m[c, e, f])
+    return kb.build()
+
+
+def test_lanes_go_along_a_sum_whose_points_lie_closer_together() -> None:
+    for target in (AVX2, named("znver4")):
+        found = TinyAxes().quick(StartFacts(normalise(moments(1000, 48)), target))
+        assert found[0][0].on in ("p", "q") and found[1][0].on == "c"
+        assert TinyAxes().quick(StartFacts(gravity(1024), target))[0][0].on == "i"

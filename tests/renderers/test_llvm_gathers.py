@@ -11,6 +11,7 @@ from tilewright import interp, targets
 from tilewright.ir import KernelBuilder, float32, float64, int8, int16, int32, int64, uint8, uint16
 from tilewright.ir.dtypes import DType
 from tilewright.ir.kernel import Kernel
+from tilewright.ir.operators import cast
 from tilewright.lower import lower
 from tilewright.opts import apply, parse
 from tilewright.plan import best
@@ -83,7 +84,7 @@ def test_narrow_places_are_read_one_by_one(whole: DType) -> None:
 
 
 # rows of a sparse matrix -------------------------------------------------------------------------------------------------
-def rows_of(dtype: DType, first: int = 0, rows: int = 24, entries: int = 100, columns: int = 9) -> Kernel:
+def rows_of(dtype: DType, first: int = 0, rows: int = 24, entries: int = 100, columns: int = 40) -> Kernel:
     """y[i] = Σ a[k]·x[column[k] - first] over the entries of row i."""
     kb = KernelBuilder("rows")
     i = kb.axis("i", rows)
@@ -117,9 +118,9 @@ def test_no_lane_reads_past_an_array(name: str, dtype: DType, opts: str) -> None
     ends = np.sort(rng.integers(0, 101, 22))
     p = np.concatenate([[0, 0], ends, [100]]).astype(np.int32)
     column, a, x = (
-        rng.integers(0, 9, 100).astype(np.int32),
+        rng.integers(0, 40, 100).astype(np.int32),
         rng.integers(-9, 9, 100).astype(dtype.np),
-        rng.integers(-9, 9, 9).astype(dtype.np),
+        rng.integers(-9, 9, 40).astype(dtype.np),
     )
     program = lower(apply(rows_of(dtype), parse(opts), target))
     wanted = np.array([(a[b:e] * x[column[b:e]]).sum() for b, e in pairwise(p)], dtype.np)
@@ -131,3 +132,55 @@ def test_no_lane_reads_past_an_array(name: str, dtype: DType, opts: str) -> None
     interp.run(program, {"p": p, "column": column, "a": a, "x": x, "y": by_steps})
     np.testing.assert_array_equal(y, wanted)
     np.testing.assert_array_equal(by_steps, wanted)
+
+
+def row_sums(dtype: DType, size: int, whole: DType = uint8, n: int = 61) -> Kernel:
+    """What each letter, or the one that is paired with it, has in every row of a table: two look-ups a row."""
+    kb = KernelBuilder("row_sums")
+    i, k = kb.axis("n", n), kb.axis("k", 3)
+    letter, w = kb.input("letter", (n + 3,), whole, range=(0, size - 1)), kb.input("w", (3, size), dtype)
+    at = cast(letter[i + k], int64)
+    kb.store("y", dtype, (n,), (i,), kb.sum("total", (i,), k, w[k, at] + w[2 - k, size - 1 - at] * 2)[i])
+    return kb.build()
+
+
+@pytest.mark.parametrize("size", [4, 11, 21])
+@pytest.mark.parametrize(
+    ("name", "dtype", "longest"),
+    [
+        ("znver4", float32, 32),
+        ("avx2", float32, 16),
+        ("znver4", float64, 16),
+        ("avx2", float64, 0),
+        ("avx2", uint8, 32),
+        ("znver4", int16, 64),
+    ],
+)
+def test_elements_of_a_short_row_are_picked_out_of_registers(name: str, dtype: DType, longest: int, size: int) -> None:
+    target = targets.named(name)
+    kernel = row_sums(dtype, size)
+    opts = parse(f"Un{target.lanes(dtype)}")
+    program = lower(apply(kernel, opts, target))
+    source = render(program, target)
+    picked = any(f"@llvm.x86.{x}" in source.text for x in ("avx512.permvar", "avx2.permd", "ssse3.pshuf", "avx2.pshuf", "avx512.pshuf"))
+    assert picked == (size <= longest) and (picked or "gather" in str(program))
+    if not target.features <= targets.host().features:
+        pytest.skip(f"this machine does not run code for {name}")
+    rng = np.random.default_rng(size)
+    letter, w = rng.integers(0, size, 64).astype(np.uint8), rng.integers(0, 9, (3, size)).astype(dtype.np)
+    y, by_steps = np.zeros(61, dtype.np), np.zeros(61, dtype.np)
+    code = built(source)
+    run_native(code, source, [letter, w, y])
+    code.close()
+    interp.run(program, {"letter": letter, "w": w, "y": by_steps})
+    rows = [letter[k : k + 61].astype(int) for k in range(3)]
+    wanted = sum(w[k, at] + w[2 - k, size - 1 - at] * 2 for k, at in enumerate(rows))
+    np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(by_steps, wanted)
+
+
+def test_what_is_picked_lies_in_the_array_and_is_short() -> None:
+    """Numbers of no known range may be anywhere, so that they are gathered; and so is what a kernel writes."""
+    target = targets.named("znver4")
+    text = str(lower(apply(mixed(float32), parse("Un16"), target)))
+    assert "row=0" in text and not any(f"row={k}" in text for k in range(1, W + 1))
