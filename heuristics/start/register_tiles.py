@@ -101,14 +101,13 @@ class TinyAxes(StartRule):
 def _closer_along_sums(f: StartFacts) -> bool:
     """Whether all that a sum reads of each of its points and results lies closer together along its own axis."""
     both = [
-        (x.stride(n.reduce_axes[-1]), x.stride(a))
+        (x.stride(n.reduce_axes[-1]) or 0, x.stride(a) or 0)
         for n in f.reductions
         if extent(n.reduce_axes[-1]) > TINY
         for a in [a for a in n.axes if extent(a) > TINY][-1:]
         for x in accesses(f.kernel, n)
         if not x.store
     ]
-    both = [(along or 0, across or 0) for along, across in both]
     return all(along <= across for along, across in both) and any(0 < along < across for along, across in both)
 
 

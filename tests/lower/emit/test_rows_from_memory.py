@@ -166,11 +166,11 @@ def test_columns_are_the_lanes_of_start_schedules(columns: int, level: str) -> N
 @pytest.mark.parametrize(("pattern", "opts"), [("diagonals", "Ui8"), ("runs of 4", "Ui4 Uk4"), ("runs of 8", "Ui8 Uk8")])
 def test_columns_that_follow_each_other_are_one_vector(pattern: str, opts: str) -> None:
     """Where they do; others are gathered, as those of test data with special values are."""
-    length, target = 3 if pattern == "diagonals" else 9, targets.named("znver4")
-    kernel = sparse_product(ROWS, COLUMNS, ROWS * length, regular=True, pattern=pattern)
+    length, wide, target = 3 if pattern == "diagonals" else 9, 64, targets.named("znver4")
+    kernel = sparse_product(ROWS, wide, ROWS * length, regular=True, pattern=pattern)
     o = generate(kernel, {}, 0)
     columns = o["column"].reshape(ROWS, length)
-    assert (np.diff(columns) % COLUMNS == 1).all() and (np.diff(columns, axis=0) % COLUMNS == 1).all()
+    assert (np.diff(columns) % wide == 1).all() and (np.diff(columns, axis=0) % wide == 1).all()
     programs = [lower(apply(kernel, parse(x), target)) for x in (opts, "Uk16")]
     runs = [
         [s for p in made.phases for s in statements(p.body) if isinstance(s, Instr) and s.op == "gather" and s.mem.runs]
