@@ -119,6 +119,10 @@ class ReferenceProgram:
         sources = [graph.leaves[id(n)] for n in leaves]
         self.sources = [sources[n.arg.number] for n in self.made.nodes[: self.made.leaves]]
 
+    def differentiable(self, tensors: object) -> bool:
+        """Whether it is called as it is written: these programs take no gradients of captured functions from outside."""
+        return False
+
     def sizes(self, values: Mapping[Any, int]) -> Any:
         for holds in self.graph.checks:
             holds(values)
